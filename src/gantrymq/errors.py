@@ -1,0 +1,240 @@
+"""Every exception that Gantry raises, so that callers can catch by what they would do next.
+
+```
+GantryError
+├── ConfigError (ValueError)      a setting is wrong; the text names it
+├── ClosedError                   used after close()
+├── ProtocolError
+│   ├── LocalProtocolError        we were about to break the protocol
+│   │   └── InvalidInput (ValueError)   a name, message or property that RocketMQ would refuse
+│   └── RemoteProtocolError       the peer broke it
+├── TransportError                the bytes did not get through; trying again can help
+│   ├── ConnectFailed
+│   ├── ConnectionLost
+│   └── CallTimeout
+├── ReplyError                    the peer answered "no", with a code; one class per code a caller acts on
+└── StoreError
+    ├── CorruptRecord
+    ├── StoreFull
+    └── NotWritable
+```
+
+Two class attributes say what a caller may do: `retriable` (the same call may succeed at another
+broker or a moment later) and `refresh_route` (the cached route is the likely cause).
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar, Self
+
+
+class GantryError(Exception):
+    """The root: catch it to catch whatever Gantry raises on purpose."""
+
+    retriable: ClassVar[bool] = False
+    refresh_route: ClassVar[bool] = False
+
+
+class ConfigError(GantryError, ValueError):
+    """A setting, address or option is wrong; the text names it and what would be right."""
+
+
+class ClosedError(GantryError):
+    """Something was used after its `close()`."""
+
+
+class ProtocolError(GantryError):
+    """Bytes that are not RocketMQ's protocol."""
+
+
+class LocalProtocolError(ProtocolError):
+    """We were asked to send what the protocol cannot carry; nothing was sent."""
+
+
+class InvalidInput(LocalProtocolError, ValueError):
+    """A name, message or property breaks one of RocketMQ's rules; the text says which."""
+
+
+class RemoteProtocolError(ProtocolError):
+    """The peer sent what the protocol does not allow; the connection cannot be trusted further."""
+
+
+class TransportError(GantryError):
+    """The request or its answer did not get through."""
+
+    retriable = True
+
+
+class ConnectFailed(TransportError):
+    """No connection could be made."""
+
+    refresh_route = True
+
+
+class ConnectionLost(TransportError):
+    """The connection ended while an answer was still owed; the request may have been carried out."""
+
+    refresh_route = True
+
+
+class CallTimeout(TransportError, TimeoutError):
+    """No answer came before the deadline; the request may have been carried out."""
+
+
+class StoreError(GantryError):
+    """The files of a store are not as they should be, or cannot take more."""
+
+
+class CorruptRecord(StoreError):
+    """A record's bytes do not agree with their own length or checksum."""
+
+
+class StoreFull(StoreError):
+    """The disk or a set limit leaves no room."""
+
+
+class NotWritable(StoreError):
+    """The store does not accept writes now."""
+
+
+class ReplyError(GantryError):
+    """The peer answered with a code other than success.
+
+    Subclasses name the codes that callers act on; every other code arrives as `ReplyError` itself
+    with the code kept.
+    """
+
+    CODE: ClassVar[int | None] = None
+    _by_code: ClassVar[dict[int, type[ReplyError]]] = {}
+
+    def __init__(self, code: int, remark: str | None = None, *, peer: str | None = None) -> None:
+        self.code = code
+        self.remark = remark
+        self.peer = peer
+        super().__init__(code, remark)
+
+    def __init_subclass__(cls, *, code: int | None = None) -> None:
+        super().__init_subclass__()
+        if code is None:
+            return
+        if code in ReplyError._by_code:
+            taken = ReplyError._by_code[code].__name__
+            raise TypeError(f"reply code {code} is already {taken}; {cls.__name__} cannot have it")
+        cls.CODE = code
+        ReplyError._by_code[code] = cls
+
+    @staticmethod
+    def for_code(code: int, remark: str | None = None, *, peer: str | None = None) -> ReplyError:
+        """The error that stands for `code`."""
+        return ReplyError._by_code.get(code, ReplyError)(code, remark, peer=peer)
+
+    @classmethod
+    def because(cls, remark: str) -> Self:
+        """This very refusal, as a server raises it."""
+        if cls.CODE is None:
+            raise TypeError(f"{cls.__name__} stands for no single code; use ReplyError(code, remark)")
+        return cls(cls.CODE, remark)
+
+    def __str__(self) -> str:
+        where = f" from {self.peer}" if self.peer else ""
+        return f"{type(self).__name__} (code {self.code}){where}: {self.remark or 'no remark'}"
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return type(self), (self.code, self.remark), {"peer": self.peer}
+
+
+class BrokerFailure(ReplyError, code=1):
+    """The peer failed inside, or gave no better code."""
+
+    retriable = True
+
+
+class SystemBusy(ReplyError, code=2):
+    """Flow control: the broker is too busy; it did not store the message."""
+
+    retriable = True
+
+
+class NotSupported(ReplyError, code=3):
+    """The peer does not answer this request code."""
+
+
+class MessageIllegal(ReplyError, code=13):
+    """The broker refuses the message: its size, its properties or a missing key."""
+
+
+class ServiceUnavailable(ReplyError, code=14):
+    """The broker does not take writes now: disk full, replica, or shutting down."""
+
+    retriable = True
+
+
+class NoPermission(ReplyError, code=16):
+    """Broker, topic, group or access rules forbid it."""
+
+    retriable = True
+    refresh_route = True
+
+
+class TopicNotFound(ReplyError, code=17):
+    """No such topic there, and it was not created."""
+
+    retriable = True
+    refresh_route = True
+
+
+class NotFound(ReplyError, code=22):
+    """Nothing is stored under that key, id or offset."""
+
+
+class SubscriptionInvalid(ReplyError, code=23):
+    """The filter expression does not compile at the broker."""
+
+
+class SubscriptionMissing(ReplyError, code=24):
+    """The broker does not know this group's subscription yet: a heartbeat has to come first."""
+
+
+class SubscriptionStale(ReplyError, code=25):
+    """The broker holds an older subscription than the request names."""
+
+
+class GroupNotFound(ReplyError, code=26):
+    """No such consumer group there, and it was not created."""
+
+
+class InvalidParameter(ReplyError, code=29):
+    """A parameter is out of range or badly formed."""
+
+
+class NoBuyerId(ReplyError, code=204):
+    """A legacy refusal that clients answer with another broker."""
+
+    retriable = True
+
+
+class NotInCurrentUnit(ReplyError, code=205):
+    """A legacy refusal that clients answer with another broker."""
+
+    retriable = True
+
+
+class ConsumerOffline(ReplyError, code=206):
+    """No member of the group is connected."""
+
+
+class NotLeaderForQueue(ReplyError, code=501):
+    """A static topic's queue lives at another broker."""
+
+    refresh_route = True
+
+
+class IllegalOperation(ReplyError, code=604):
+    """The request comes too late or does not fit the state of what it names."""
+
+
+class GoingAway(ReplyError, code=1500):
+    """The server is shutting down in good order: connect again and resend."""
+
+    retriable = True
+    refresh_route = True

@@ -1,0 +1,1 @@
+"""Endpoints that carry commands: asyncio, blocking and in memory; the only sockets in Gantry."""

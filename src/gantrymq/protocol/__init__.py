@@ -1,0 +1,1 @@
+"""The catalogue of typed requests and replies, and the names and limits that RocketMQ checks."""

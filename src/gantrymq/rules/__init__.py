@@ -1,0 +1,1 @@
+"""Decisions as plain functions: which queue, which broker, which consumer, when again."""
