@@ -1,0 +1,305 @@
+"""One command: the value that a frame carries, and its two header encodings.
+
+A header is either a JSON object or RocketMQ's own binary form; both hold the same members. The
+binary form writes the code in 16 bits, so requests with larger codes (POP and its kin, 200050 and
+up) always go out as JSON, whatever was asked for.
+
+JSON headers are written with their keys in alphabetical order and absent members left out, exactly
+as Java writes them; every value of `extFields` is a string.
+
+RocketMQ: RemotingCommand, RemotingSerializable, RocketMQSerializable.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from struct import Struct
+from typing import Final, TypeAlias
+
+import orjson
+
+from gantrymq.errors import LocalProtocolError, RemoteProtocolError
+from gantrymq.wire import fastjson, versions
+from gantrymq.wire.codes import Language
+
+Buffer: TypeAlias = bytes | bytearray | memoryview
+
+RESPONSE: Final = 1
+ONEWAY: Final = 2
+PYTHON: Final = 3
+
+MAX_CODE_IN_BINARY: Final = 0x7FFF
+MAX_HEADER: Final = 0xFF_FFFF
+
+_LANGUAGE_NAMES: Final = {language.value: language.name for language in Language}
+_LANGUAGE_NUMBERS: Final = {language.name: language.value for language in Language}
+
+_FIXED: Final = Struct(">hBhiii")
+_I16: Final = Struct(">h")
+_I32: Final = Struct(">i")
+
+
+class HeaderType(IntEnum):
+    """How a header is written; the high byte of a frame's second word."""
+
+    JSON = 0
+    BINARY = 1
+
+
+class Command:
+    """A request, a one-way request or a response, as it travels. RocketMQ: RemotingCommand."""
+
+    __slots__ = ("body", "code", "fields", "flag", "language", "opaque", "remark", "version")
+
+    def __init__(
+        self,
+        code: int,
+        *,
+        opaque: int = 0,
+        flag: int = 0,
+        remark: str | None = None,
+        fields: dict[str, str] | None = None,
+        body: Buffer = b"",
+        language: int = PYTHON,
+        version: int = versions.CURRENT,
+    ) -> None:
+        self.code = code
+        self.opaque = opaque
+        self.flag = flag
+        self.remark = remark
+        self.fields = {} if fields is None else fields
+        self.body = body
+        self.language = language
+        self.version = version
+
+    @property
+    def is_response(self) -> bool:
+        """Whether this answers a request."""
+        return bool(self.flag & RESPONSE)
+
+    @property
+    def is_oneway(self) -> bool:
+        """Whether this is a request that is never answered."""
+        return self.flag & (RESPONSE | ONEWAY) == ONEWAY
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Command):
+            return NotImplemented
+        return all(getattr(self, name) == getattr(other, name) for name in Command.__slots__)
+
+    __hash__ = None  # type: ignore[assignment]  # commands are changeable values
+
+    def __repr__(self) -> str:
+        kind = "response" if self.is_response else "one-way" if self.is_oneway else "request"
+        remark = f" {self.remark!r}" if self.remark else ""
+        return f"<{kind} {self.code} #{self.opaque}{remark} {self.fields} +{len(self.body)} B>"
+
+
+def encode_header(command: Command, header_type: HeaderType) -> tuple[HeaderType, bytes]:
+    """The header's bytes, and the type they are in: codes that binary cannot hold go as JSON."""
+    if header_type is HeaderType.BINARY and -0x8000 <= command.code <= MAX_CODE_IN_BINARY:
+        return HeaderType.BINARY, _encode_binary(command)
+    return HeaderType.JSON, _encode_json(command)
+
+
+def decode_header(header_type: int, data: Buffer) -> Command:
+    """The command that `data` describes, still without its body."""
+    if header_type == HeaderType.JSON:
+        return _decode_json(data)
+    if header_type == HeaderType.BINARY:
+        return _decode_binary(bytes(data))
+    raise RemoteProtocolError(f"header type {header_type} is neither JSON (0) nor binary (1)")
+
+
+def _encode_json(command: Command) -> bytes:
+    header: dict[str, object] = {"code": command.code}
+    if command.fields:
+        header["extFields"] = command.fields
+    header["flag"] = command.flag
+    header["language"] = _LANGUAGE_NAMES.get(command.language, "OTHER")
+    header["opaque"] = command.opaque
+    if command.remark is not None:
+        header["remark"] = command.remark
+    header["serializeTypeCurrentRPC"] = "JSON"
+    header["version"] = command.version
+    try:
+        return orjson.dumps(header)
+    except TypeError as error:
+        raise LocalProtocolError(f"the header of {command!r} cannot be written: {error}") from error
+
+
+def _decode_json(data: Buffer) -> Command:
+    try:
+        header = orjson.loads(data)
+    except orjson.JSONDecodeError:
+        header = fastjson.loads(data)
+    if type(header) is not dict:
+        raise RemoteProtocolError(f"a header has to be a JSON object, not {_kind(header)}")
+    get = header.get
+    code, opaque, flag, version = get("code"), get("opaque"), get("flag"), get("version")
+    if not (type(code) is type(opaque) is type(flag) is type(version) is int):
+        code, opaque, flag, version = (_int(header, n) for n in ("code", "opaque", "flag", "version"))
+    if (
+        (code + 0x8000_0000) | (opaque + 0x8000_0000) | (flag + 0x8000_0000) | version + 0x8000_0000
+    ) >> 32:
+        raise RemoteProtocolError(
+            f"a header number is beyond 32 bits: code {code}, opaque {opaque}, flag {flag}, "
+            f"version {version}"
+        )
+    remark = get("remark")
+    if remark is not None and type(remark) is not str:
+        remark = _text(remark, "remark")
+    fields = get("extFields")
+    if fields is None:
+        fields = {}
+    else:
+        try:
+            "".join(fields.values())  # the cheapest proof that every value is a string
+        except (AttributeError, TypeError):
+            fields = _string_fields(fields)
+    command = Command.__new__(Command)
+    command.code = code
+    command.opaque = opaque
+    command.flag = flag
+    command.remark = remark
+    command.fields = fields
+    command.body = b""
+    command.language = _language(get("language"))
+    command.version = version
+    return command
+
+
+def _language(value: object) -> int:
+    """Absent means Java; a name nobody knows counts as OTHER, as a number it is kept."""
+    if value is None:
+        return Language.JAVA.value
+    if type(value) is str:
+        return _LANGUAGE_NUMBERS.get(value) or _LANGUAGE_NUMBERS.get(value.upper(), 7)
+    return Language.OTHER.value
+
+
+def _int(header: dict[str, object], name: str) -> int:
+    value = header.get(name)
+    if value is None:
+        return 0
+    if type(value) is int:
+        return value
+    try:
+        return int(value) if type(value) is str and len(value) < 12 else int(_refuse(value, name))
+    except ValueError:
+        return int(_refuse(value, name))
+
+
+def _refuse(value: object, name: str) -> str:
+    raise RemoteProtocolError(f"header member {name} has to be a number, not {value!r:.60}")
+
+
+def _text(value: object, where: str) -> str:
+    """What Java makes of a scalar where it wants a string."""
+    if type(value) is str:
+        return value
+    if value is True or value is False:
+        return "true" if value else "false"
+    if isinstance(value, int | float):
+        return str(value)
+    raise RemoteProtocolError(f"header member {where} has to be a string, not {_kind(value)}")
+
+
+def _string_fields(fields: object) -> dict[str, str]:
+    if type(fields) is not dict:
+        raise RemoteProtocolError(f"extFields has to be a JSON object, not {_kind(fields)}")
+    named = fields.items()
+    return {str(name): _text(value, f"extFields.{name}") for name, value in named if value is not None}
+
+
+def _kind(value: object) -> str:
+    names = {dict: "an object", list: "an array", str: "a string", bool: "a boolean"}
+    return "null" if value is None else names.get(type(value), "a number")
+
+
+def _encode_binary(command: Command) -> bytes:
+    remark = b"" if command.remark is None else _utf8(command.remark)
+    parts: list[bytes] = [
+        _FIXED.pack(
+            command.code,
+            command.language & 0xFF,
+            _int16(command.version, "version"),
+            command.opaque,
+            command.flag,
+            len(remark),
+        ),
+        remark,
+        b"",  # the length of the fields, known when they are written
+    ]
+    for name, value in command.fields.items():
+        key, text = _utf8(name), _utf8(value)
+        if len(key) > 0x7FFF:
+            raise LocalProtocolError(f"field name of {len(key)} bytes; a binary header holds 32767")
+        parts += (_I16.pack(len(key)), key, _I32.pack(len(text)), text)
+    parts[2] = _I32.pack(sum(map(len, parts)) - _FIXED.size - len(remark))
+    return b"".join(parts)
+
+
+def _int16(value: int, what: str) -> int:
+    if -0x8000 <= value <= 0x7FFF:
+        return value
+    raise LocalProtocolError(f"{what} {value} does not fit the 16 bits of a binary header")
+
+
+def _utf8(text: str) -> bytes:
+    try:
+        return text.encode()
+    except UnicodeEncodeError as error:
+        raise LocalProtocolError(f"text that UTF-8 cannot hold: {error}") from error
+
+
+def _decode_binary(data: bytes) -> Command:
+    size = len(data)
+    if size < _FIXED.size + 4:
+        raise RemoteProtocolError(f"a binary header of {size} bytes; the least is {_FIXED.size + 4}")
+    code, language, version, opaque, flag, length = _FIXED.unpack_from(data)
+    at = _FIXED.size
+    if length < 0 or length > size - at - 4:
+        raise RemoteProtocolError(f"remark of {length} bytes at {at} in a header of {size} bytes")
+    try:
+        remark = str(data[at : at + length], "utf-8") if length else None
+        at += length
+        (length,) = _I32.unpack_from(data, at)
+        at += 4
+        if length < 0 or length > size - at:
+            raise RemoteProtocolError(
+                f"fields of {length} bytes at {at} in a header of {size} bytes"
+            )
+        fields = _decode_fields(data, at, at + length)
+    except UnicodeDecodeError as error:
+        raise RemoteProtocolError(f"a binary header holds text that is not UTF-8: {error}") from error
+    return Command(
+        code,
+        opaque=opaque,
+        flag=flag,
+        remark=remark,
+        fields=fields,
+        language=language,
+        version=version,
+    )
+
+
+def _decode_fields(data: bytes, at: int, end: int) -> dict[str, str]:
+    """Names and values until `end`; an empty name or value stands for none, as in Java."""
+    fields: dict[str, str] = {}
+    while at < end:
+        start = at
+        if end - at < 2:
+            raise RemoteProtocolError(f"a field name's length is cut off at {at} of {end}")
+        length = data[at] << 8 | data[at + 1]
+        name_end = at + 2 + length
+        if length > 0x7FFF or name_end + 4 > end:
+            raise RemoteProtocolError(f"field name of {length} bytes at {start}, {end} is the end")
+        name = str(data[at + 2 : name_end], "utf-8")
+        (length,) = _I32.unpack_from(data, name_end)
+        at = name_end + 4 + length
+        if length < 0 or at > end:
+            raise RemoteProtocolError(f"field value of {length} bytes at {name_end}, {end} is the end")
+        if length and name:
+            fields[name] = str(data[name_end + 4 : at], "utf-8")
+    return fields
