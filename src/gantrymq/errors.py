@@ -12,7 +12,7 @@ GantryError
 │   ├── ConnectFailed
 │   ├── ConnectionLost
 │   └── CallTimeout
-├── ReplyError                    the peer answered "no", with a code; one class per code a caller acts on
+├── ReplyError                    the peer answered "no"; one class per code a caller acts on
 └── StoreError
     ├── CorruptRecord
     ├── StoreFull
@@ -72,7 +72,7 @@ class ConnectFailed(TransportError):
 
 
 class ConnectionLost(TransportError):
-    """The connection ended while an answer was still owed; the request may have been carried out."""
+    """The connection ended with an answer still owed; the request may have been carried out."""
 
     refresh_route = True
 
@@ -130,9 +130,9 @@ class ReplyError(GantryError):
 
     @classmethod
     def because(cls, remark: str) -> Self:
-        """This very refusal, as a server raises it."""
+        """Make this refusal, for a server to raise."""
         if cls.CODE is None:
-            raise TypeError(f"{cls.__name__} stands for no single code; use ReplyError(code, remark)")
+            raise TypeError(f"{cls.__name__} stands for no single code")
         return cls(cls.CODE, remark)
 
     def __str__(self) -> str:

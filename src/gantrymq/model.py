@@ -1,4 +1,4 @@
-"""The values that every part of Gantry and every user shares: messages and the queues they live in."""
+"""The values that all parts and all users share: messages, and the queues they live in."""
 
 from __future__ import annotations
 

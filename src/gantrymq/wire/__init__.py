@@ -1,1 +1,1 @@
-"""Bytes to values and back: frames, commands, stored messages; no I/O and no clock anywhere in here."""
+"""Bytes to values and back: frames, commands, stored messages; no I/O and no clock in here."""

@@ -12,6 +12,7 @@ RocketMQ: RemotingCommand, RemotingSerializable, RocketMQSerializable.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from enum import IntEnum
 from struct import Struct
 from typing import Final, TypeAlias
@@ -37,6 +38,7 @@ _LANGUAGE_NUMBERS: Final = {language.name: language.value for language in Langua
 _FIXED: Final = Struct(">hBhiii")
 _I16: Final = Struct(">h")
 _I32: Final = Struct(">i")
+_I32_BIAS: Final = 0x8000_0000
 
 
 class HeaderType(IntEnum):
@@ -102,15 +104,6 @@ def encode_header(command: Command, header_type: HeaderType) -> tuple[HeaderType
     return HeaderType.JSON, _encode_json(command)
 
 
-def decode_header(header_type: int, data: Buffer) -> Command:
-    """The command that `data` describes, still without its body."""
-    if header_type == HeaderType.JSON:
-        return _decode_json(data)
-    if header_type == HeaderType.BINARY:
-        return _decode_binary(bytes(data))
-    raise RemoteProtocolError(f"header type {header_type} is neither JSON (0) nor binary (1)")
-
-
 def _encode_json(command: Command) -> bytes:
     header: dict[str, object] = {"code": command.code}
     if command.fields:
@@ -128,53 +121,54 @@ def _encode_json(command: Command) -> bytes:
         raise LocalProtocolError(f"the header of {command!r} cannot be written: {error}") from error
 
 
-def _decode_json(data: Buffer) -> Command:
+def decode_json(data: Buffer) -> Command:
+    """The command that a JSON header describes, still without its body."""
     try:
         header = orjson.loads(data)
     except orjson.JSONDecodeError:
         header = fastjson.loads(data)
+    command = Command.__new__(Command)
+    try:
+        code, opaque, flag = header["code"], header["opaque"], header["flag"]
+        version, language = header["version"], header["language"]
+        if type(code) is type(opaque) is type(flag) is type(version) is int and not (
+            (code + _I32_BIAS | opaque + _I32_BIAS | flag + _I32_BIAS | version + _I32_BIAS) >> 32
+        ):
+            command.code, command.opaque, command.flag = code, opaque, flag
+            command.version, command.language = version, _LANGUAGE_NUMBERS[language]
+            command.remark = header.get("remark")
+            command.fields = fields = header.get("extFields") or {}
+            command.body = b""
+            "".join(fields.values())  # the cheapest proof that every value is a string
+            if command.remark is None or type(command.remark) is str:
+                return command
+    except (KeyError, TypeError, AttributeError):
+        pass  # not as Java writes it, which need not be wrong
+    return _decode_odd_json(header)
+
+
+def _decode_odd_json(header: object) -> Command:
+    """The same for headers with absent members, numbers as text and text as numbers."""
     if type(header) is not dict:
         raise RemoteProtocolError(f"a header has to be a JSON object, not {_kind(header)}")
-    get = header.get
-    code, opaque, flag, version = get("code"), get("opaque"), get("flag"), get("version")
-    if not (type(code) is type(opaque) is type(flag) is type(version) is int):
-        code, opaque, flag, version = (_int(header, n) for n in ("code", "opaque", "flag", "version"))
-    if (
-        (code + 0x8000_0000) | (opaque + 0x8000_0000) | (flag + 0x8000_0000) | version + 0x8000_0000
-    ) >> 32:
-        raise RemoteProtocolError(
-            f"a header number is beyond 32 bits: code {code}, opaque {opaque}, flag {flag}, "
-            f"version {version}"
-        )
-    remark = get("remark")
-    if remark is not None and type(remark) is not str:
-        remark = _text(remark, "remark")
-    fields = get("extFields")
-    if fields is None:
-        fields = {}
-    else:
-        try:
-            "".join(fields.values())  # the cheapest proof that every value is a string
-        except (AttributeError, TypeError):
-            fields = _string_fields(fields)
-    command = Command.__new__(Command)
-    command.code = code
-    command.opaque = opaque
-    command.flag = flag
-    command.remark = remark
-    command.fields = fields
-    command.body = b""
-    command.language = _language(get("language"))
-    command.version = version
-    return command
+    remark = header.get("remark")
+    return Command(
+        _int(header, "code"),
+        opaque=_int(header, "opaque"),
+        flag=_int(header, "flag"),
+        remark=None if remark is None else _text(remark, "remark"),
+        fields=_string_fields(header.get("extFields")),
+        language=_language(header.get("language")),
+        version=_int(header, "version"),
+    )
 
 
 def _language(value: object) -> int:
-    """Absent means Java; a name nobody knows counts as OTHER, as a number it is kept."""
+    """Absent means Java; a name nobody knows counts as OTHER."""
     if value is None:
         return Language.JAVA.value
     if type(value) is str:
-        return _LANGUAGE_NUMBERS.get(value) or _LANGUAGE_NUMBERS.get(value.upper(), 7)
+        return _LANGUAGE_NUMBERS.get(value.upper(), Language.OTHER.value)
     return Language.OTHER.value
 
 
@@ -182,16 +176,12 @@ def _int(header: dict[str, object], name: str) -> int:
     value = header.get(name)
     if value is None:
         return 0
-    if type(value) is int:
-        return value
-    try:
-        return int(value) if type(value) is str and len(value) < 12 else int(_refuse(value, name))
-    except ValueError:
-        return int(_refuse(value, name))
-
-
-def _refuse(value: object, name: str) -> str:
-    raise RemoteProtocolError(f"header member {name} has to be a number, not {value!r:.60}")
+    if type(value) is str and len(value) < 12:
+        with suppress(ValueError):
+            value = int(value)
+    if type(value) is not int or (value + _I32_BIAS) >> 32:
+        raise RemoteProtocolError(f"header member {name} has to be a 32-bit number: {value!r:.60}")
+    return value
 
 
 def _text(value: object, where: str) -> str:
@@ -206,10 +196,14 @@ def _text(value: object, where: str) -> str:
 
 
 def _string_fields(fields: object) -> dict[str, str]:
+    if fields is None:
+        return {}
     if type(fields) is not dict:
         raise RemoteProtocolError(f"extFields has to be a JSON object, not {_kind(fields)}")
     named = fields.items()
-    return {str(name): _text(value, f"extFields.{name}") for name, value in named if value is not None}
+    return {
+        str(name): _text(value, f"extFields.{name}") for name, value in named if value is not None
+    }
 
 
 def _kind(value: object) -> str:
@@ -253,10 +247,13 @@ def _utf8(text: str) -> bytes:
         raise LocalProtocolError(f"text that UTF-8 cannot hold: {error}") from error
 
 
-def _decode_binary(data: bytes) -> Command:
+def decode_binary(data: bytes) -> Command:
+    """The command that a binary header describes, still without its body."""
     size = len(data)
     if size < _FIXED.size + 4:
-        raise RemoteProtocolError(f"a binary header of {size} bytes; the least is {_FIXED.size + 4}")
+        raise RemoteProtocolError(
+            f"a binary header of {size} bytes; the least is {_FIXED.size + 4}"
+        )
     code, language, version, opaque, flag, length = _FIXED.unpack_from(data)
     at = _FIXED.size
     if length < 0 or length > size - at - 4:
@@ -272,7 +269,9 @@ def _decode_binary(data: bytes) -> Command:
             )
         fields = _decode_fields(data, at, at + length)
     except UnicodeDecodeError as error:
-        raise RemoteProtocolError(f"a binary header holds text that is not UTF-8: {error}") from error
+        raise RemoteProtocolError(
+            f"a binary header holds text that is not UTF-8: {error}"
+        ) from error
     return Command(
         code,
         opaque=opaque,
@@ -299,7 +298,9 @@ def _decode_fields(data: bytes, at: int, end: int) -> dict[str, str]:
         (length,) = _I32.unpack_from(data, name_end)
         at = name_end + 4 + length
         if length < 0 or at > end:
-            raise RemoteProtocolError(f"field value of {length} bytes at {name_end}, {end} is the end")
+            raise RemoteProtocolError(
+                f"field value of {length} bytes at {name_end}, {end} is the end"
+            )
         if length and name:
             fields[name] = str(data[name_end + 4 : at], "utf-8")
     return fields

@@ -1,25 +1,26 @@
 """A connection without the connection: bytes in, commands out, and the other way round.
 
-A frame is `total: int32, mark: int32, header, body`. `total` counts what follows it; the mark's high
-byte is the header's type and its low 24 bits the header's length. Frames follow each other without
-any alignment.
+A frame is `total: int32, mark: int32, header, body`. `total` counts what follows it; the mark's
+high byte is the header's type and its low 24 bits the header's length. Frames follow each other
+without any alignment.
 
 **Reading.** The owner asks for room with `get_buffer`, lets the socket write into it, and says with
-`received` how much came; complete commands come back. Small frames are read in a buffer that is used
-again and again, and their bodies are copied out of it. A frame that is larger than that buffer gets
-a buffer of its own, into which the socket then writes directly; its body is a view of it and is
-never copied. That buffer grows with the bytes that really arrive, so a peer that announces much and
-sends little takes no memory. All lengths are checked as soon as they are there.
+`received` how much came; complete commands come back. Small frames are read in a buffer that is
+used again and again, and their bodies are copied out of it; it starts small, so that thousands of
+quiet connections cost little, and doubles while the peer fills it. A large frame gets a buffer of
+its own, into which the socket then writes directly; its body is a view of it and is never copied.
+That buffer grows with the bytes that really arrive, so a peer that announces much and sends little
+takes no memory. All lengths are checked as soon as they are there.
 
 **Writing.** `encode` gives buffers for one `writelines`. The header type is set by the owner, or,
-with `mirror`, follows whatever the peer wrote last, since a peer may be old enough to know one only.
+with `mirror`, follows whatever the peer wrote last: an old peer may know only one.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from struct import Struct
-from typing import Final
+from typing import Final, NoReturn
 
 from gantrymq.errors import LocalProtocolError, RemoteProtocolError
 from gantrymq.wire.command import (
@@ -27,18 +28,23 @@ from gantrymq.wire.command import (
     Buffer,
     Command,
     HeaderType,
-    decode_header,
+    decode_binary,
+    decode_json,
     encode_header,
 )
 
 DEFAULT_LIMIT: Final = 16 * 1024 * 1024
 """What RocketMQ allows for a frame: `com.rocketmq.remoting.frameMaxLength`."""
 
-_SHARED: Final = 64 * 1024
-_LEAST_ROOM: Final = 16 * 1024
-_GROWTH: Final = 1024 * 1024
+_SHARED_LEAST: Final = 8 * 1024
+_SHARED_MOST: Final = 256 * 1024
+_SMALL: Final = 64 * 1024
+"""Frames up to this size are read in the shared buffer; larger ones get their own."""
+_OWN_LEAST: Final = 1024 * 1024
 
 _PREFIX: Final = Struct(">iI")
+_pack_prefix = _PREFIX.pack
+_unpack_prefix = _PREFIX.unpack_from
 _PREFIX_SIZE: Final = 8
 
 
@@ -58,7 +64,10 @@ class Connection:
         self.header_type = header_type
         self.mirror = mirror
         self._need = 0  # bytes of the frame that has a buffer of its own; 0: none has
-        self._use(bytearray(_SHARED), 0)
+        self._buffer = bytearray(_SHARED_LEAST)
+        self._view = memoryview(self._buffer)
+        self._start = 0
+        self._end = 0
 
     @property
     def mid_frame(self) -> bool:
@@ -72,12 +81,12 @@ class Connection:
 
     def get_buffer(self, _hint: int = -1) -> memoryview:
         """Room for the socket to write into; never empty."""
+        size = len(self._buffer)
         if self._need:
-            if self._end == len(self._buffer):
-                self._grow()
-            return self._view[self._end : self._need]
-        if len(self._buffer) - self._end < _LEAST_ROOM:
-            self._compact()
+            if self._end == size:
+                self._replace(min(self._need, 2 * size))
+        elif self._start and size - self._end < size // 4:
+            self._replace(size)
         return self._view[self._end :]
 
     def received(self, count: int) -> Iterator[Command]:
@@ -86,13 +95,17 @@ class Connection:
         Raises `RemoteProtocolError` where a frame cannot be read; what came before it was given.
         """
         self._end += count
+        if self._end == len(self._buffer) < _SHARED_MOST and not self._need:
+            self._replace(2 * len(self._buffer))
         while (size := self._end - self._start) >= _PREFIX_SIZE:
-            total, header_size = self._lengths()
+            total, mark = _unpack_prefix(self._buffer, self._start)
+            if not 4 <= total <= self.limit or (mark & MAX_HEADER) > total - 4 or mark >> 24 > 1:
+                self._refuse(total, mark)
             if size < total + 4:
-                if total + 4 > len(self._buffer) and not self._need:
-                    self._move_out(total + 4)
+                if total + 4 > len(self._buffer):
+                    self._make_room(total + 4)
                 return
-            yield self._take(total + 4, header_size)
+            yield self._take(total + 4, mark)
 
     def feed(self, data: Buffer) -> Iterator[Command]:
         """The commands that `data` completes; for callers that hold bytes already."""
@@ -115,43 +128,38 @@ class Connection:
                 f"{command!r:.200} makes a frame of {total} bytes (header {len(header)}); "
                 f"the limit is {self.limit}"
             )
-        head = _PREFIX.pack(total, header_type << 24 | len(header)) + header
+        head = _pack_prefix(total, header_type << 24 | len(header)) + header
         return [head, body] if len(body) else [head]
 
-    def _lengths(self) -> tuple[int, int]:
-        total, mark = _PREFIX.unpack_from(self._buffer, self._start)
+    def _refuse(self, total: int, mark: int) -> NoReturn:
         header_size = mark & MAX_HEADER
         if not 4 <= total <= self.limit:
-            raise RemoteProtocolError(
-                f"a frame says it is {total} bytes long; the least is 4, the limit {self.limit}"
-            )
-        if header_size > total - 4:
-            raise RemoteProtocolError(
-                f"a frame of {total} bytes says its header is {header_size} bytes long"
-            )
-        if mark >> 24 > 1:
-            raise RemoteProtocolError(
-                f"header type {mark >> 24} is neither JSON (0) nor binary (1)"
-            )
-        return total, header_size
-
-    def _take(self, size: int, header_size: int) -> Command:
-        start = self._start
-        head = start + _PREFIX_SIZE
-        header_type = self._buffer[start + 4]
-        command = decode_header(header_type, self._view[head : head + header_size])
-        body = self._view[head + header_size : start + size]
-        if self._need:
-            command.body = body
-            self._need = 0
-            self._use(bytearray(_SHARED), 0)
+            why = f"it is {total} bytes long; the least is 4, the limit {self.limit}"
+        elif header_size > total - 4:
+            why = f"its header is {header_size} bytes long, and it is {total} itself"
         else:
-            command.body = bytes(body)
-            self._start = start + size
-            if self._start == self._end:
+            why = f"its header is of type {mark >> 24}, neither JSON (0) nor binary (1)"
+        raise RemoteProtocolError(f"a frame says that {why}")
+
+    def _take(self, size: int, mark: int) -> Command:
+        view = self._view
+        start = self._start
+        body_start = start + _PREFIX_SIZE + (mark & MAX_HEADER)
+        header = view[start + _PREFIX_SIZE : body_start]
+        command = decode_json(header) if mark <= MAX_HEADER else decode_binary(bytes(header))
+        start += size
+        if self._need:
+            command.body = view[body_start:start]
+            self._need = 0
+            self._use(bytearray(_SHARED_LEAST), 0)
+        else:
+            command.body = view[body_start:start].tobytes()
+            if start == self._end:
                 self._start = self._end = 0
+            else:
+                self._start = start
         if self.mirror:
-            self.header_type = HeaderType(header_type)
+            self.header_type = HeaderType(mark >> 24)
         return command
 
     def _use(self, buffer: bytearray, filled: int) -> None:
@@ -160,21 +168,17 @@ class Connection:
         self._start = 0
         self._end = filled
 
-    def _compact(self) -> None:
-        """Make room at the end by moving the begun frame to the front."""
-        pending = bytes(self._view[self._start : self._end])
-        self._buffer[: len(pending)] = pending
-        self._start, self._end = 0, len(pending)
+    def _make_room(self, size: int) -> None:
+        """Let the begun frame, which the buffer cannot hold, have more of it or one of its own."""
+        if size <= _SMALL:
+            self._replace(_SMALL)
+        elif not self._need:
+            self._need = size
+            self._replace(min(size, max(_OWN_LEAST, 2 * self.buffered)))
 
-    def _move_out(self, size: int) -> None:
-        """Give the begun frame, which the shared buffer cannot hold, a buffer of its own."""
+    def _replace(self, size: int) -> None:
+        """Go on in a buffer of `size` bytes, with what has begun at its front."""
         pending = self._view[self._start : self._end]
-        own = bytearray(min(size, max(_GROWTH, 2 * len(pending))))
-        own[: len(pending)] = pending
-        self._need = size
-        self._use(own, len(pending))
-
-    def _grow(self) -> None:
-        larger = bytearray(min(self._need, 2 * len(self._buffer)))
-        larger[: self._end] = self._view[: self._end]
-        self._use(larger, self._end)
+        buffer = bytearray(size)
+        buffer[: len(pending)] = pending
+        self._use(buffer, len(pending))
