@@ -49,7 +49,7 @@ def as_java_reads(
     """What has to come out of Java's decoder for a command that we wrote."""
     binary = header_type is HeaderType.BINARY and fits_binary(command)
     numbers = {number: name for name, number in languages.items()}
-    fields: dict[str | None, str | None] = dict(command.fields)
+    fields: dict[Any, Any] = dict(command.fields)
     remark = command.remark
     if binary:
         # In the binary header a text of no bytes stands for null: an empty remark, name or value
