@@ -12,6 +12,7 @@ RocketMQ: RemotingCommand, RemotingSerializable, RocketMQSerializable.
 
 from __future__ import annotations
 
+import struct
 from contextlib import suppress
 from enum import IntEnum
 from struct import Struct
@@ -36,9 +37,15 @@ _LANGUAGE_NAMES: Final = {language.value: language.name for language in Language
 _LANGUAGE_NUMBERS: Final = {language.name: language.value for language in Language}
 
 _FIXED: Final = Struct(">hBhiii")
-_I16: Final = Struct(">h")
 _I32: Final = Struct(">i")
+_pack_i32 = _I32.pack
+_unpack_i32 = _I32.unpack_from
 _I32_BIAS: Final = 0x8000_0000
+
+
+_MOST_NAMES: Final = 1024
+_NAMES: Final[dict[str, bytes]] = {}
+"""Field names as they are written; there are few of them, and they come with every command."""
 
 
 class HeaderType(IntEnum):
@@ -213,31 +220,34 @@ def _kind(value: object) -> str:
 
 def _encode_binary(command: Command) -> bytes:
     remark = b"" if command.remark is None else _utf8(command.remark)
-    parts: list[bytes] = [
-        _FIXED.pack(
+    try:
+        fixed = _FIXED.pack(
             command.code,
             command.language & 0xFF,
-            _int16(command.version, "version"),
+            command.version,
             command.opaque,
             command.flag,
             len(remark),
-        ),
-        remark,
-        b"",  # the length of the fields, known when they are written
-    ]
+        )
+    except struct.error as error:
+        raise LocalProtocolError(f"a number of {command!r:.200} is too large: {error}") from error
+    parts: list[bytes] = []
     for name, value in command.fields.items():
-        key, text = _utf8(name), _utf8(value)
-        if len(key) > 0x7FFF:
-            raise LocalProtocolError(f"field name of {len(key)} bytes; a binary header holds 32767")
-        parts += (_I16.pack(len(key)), key, _I32.pack(len(text)), text)
-    parts[2] = _I32.pack(sum(map(len, parts)) - _FIXED.size - len(remark))
-    return b"".join(parts)
+        text = _utf8(value)
+        parts += (_NAMES.get(name) or _name(name), _pack_i32(len(text)), text)
+    fields = b"".join(parts)
+    return b"".join((fixed, remark, _pack_i32(len(fields)), fields))
 
 
-def _int16(value: int, what: str) -> int:
-    if -0x8000 <= value <= 0x7FFF:
-        return value
-    raise LocalProtocolError(f"{what} {value} does not fit the 16 bits of a binary header")
+def _name(name: str) -> bytes:
+    """A field's name with its length in front, kept for the next time."""
+    text = _utf8(name)
+    if len(text) > 0x7FFF:
+        raise LocalProtocolError(f"field name of {len(text)} bytes; a binary header holds 32767")
+    data = len(text).to_bytes(2, "big") + text
+    if len(_NAMES) < _MOST_NAMES:
+        _NAMES[name] = data
+    return data
 
 
 def _utf8(text: str) -> bytes:
@@ -261,7 +271,7 @@ def decode_binary(data: bytes) -> Command:
     try:
         remark = str(data[at : at + length], "utf-8") if length else None
         at += length
-        (length,) = _I32.unpack_from(data, at)
+        (length,) = _unpack_i32(data, at)
         at += 4
         if length < 0 or length > size - at:
             raise RemoteProtocolError(
@@ -286,6 +296,7 @@ def decode_binary(data: bytes) -> Command:
 def _decode_fields(data: bytes, at: int, end: int) -> dict[str, str]:
     """Names and values until `end`; an empty name or value stands for none, as in Java."""
     fields: dict[str, str] = {}
+    letters = str(data, "latin-1")  # one character a byte: slices of it that are ASCII are the text
     while at < end:
         start = at
         if end - at < 2:
@@ -294,13 +305,16 @@ def _decode_fields(data: bytes, at: int, end: int) -> dict[str, str]:
         name_end = at + 2 + length
         if length > 0x7FFF or name_end + 4 > end:
             raise RemoteProtocolError(f"field name of {length} bytes at {start}, {end} is the end")
-        name = str(data[at + 2 : name_end], "utf-8")
-        (length,) = _I32.unpack_from(data, name_end)
+        name = letters[start + 2 : name_end]
+        (length,) = _unpack_i32(data, name_end)
         at = name_end + 4 + length
         if length < 0 or at > end:
             raise RemoteProtocolError(
                 f"field value of {length} bytes at {name_end}, {end} is the end"
             )
         if length and name:
-            fields[name] = str(data[name_end + 4 : at], "utf-8")
+            value = letters[name_end + 4 : at]
+            if not name.isascii():
+                name = str(data[start + 2 : name_end], "utf-8")
+            fields[name] = value if value.isascii() else str(data[name_end + 4 : at], "utf-8")
     return fields

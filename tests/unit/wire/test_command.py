@@ -132,6 +132,19 @@ def test_text_that_utf8_cannot_hold_is_our_own_error(header_type: HeaderType) ->
             encode_header(command, header_type)
 
 
+@pytest.mark.parametrize("member", ["opaque", "flag", "version"])
+def test_a_number_too_large_for_binary_is_our_own_error(member: str) -> None:
+    command = Command(1)
+    setattr(command, member, 2**40)
+    with pytest.raises(LocalProtocolError, match="too large"):
+        encode_header(command, HeaderType.BINARY)
+
+
+def test_a_field_name_too_long_for_binary_is_our_own_error() -> None:
+    with pytest.raises(LocalProtocolError, match="40000 bytes"):
+        encode_header(Command(1, fields={"n" * 40_000: "1"}), HeaderType.BINARY)
+
+
 def test_a_field_that_is_not_text_is_our_own_error() -> None:
     with pytest.raises(LocalProtocolError):
         encode_header(Command(1, fields={"a": object()}), HeaderType.JSON)  # type: ignore[dict-item]
