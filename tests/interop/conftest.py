@@ -21,6 +21,7 @@ if str(_HERE) not in sys.path:  # the helpers beside this file are imported by t
     sys.path.insert(0, str(_HERE))
 
 import jars  # noqa: E402
+from apache import Cluster  # noqa: E402
 from peer import JavaPeer  # noqa: E402
 
 
@@ -71,6 +72,30 @@ def peers() -> Iterator[Callable[[str], JavaPeer]]:
 def peer(version: str, peers: Callable[[str], JavaPeer]) -> JavaPeer:
     """RocketMQ's codecs of each release in turn."""
     return peers(version)
+
+
+@pytest.fixture(scope="session")
+def clusters(request: pytest.FixtureRequest) -> Iterator[Callable[[str], Cluster]]:
+    """Starts a name server and a broker of a release when a test first asks for them."""
+    started: dict[str, Cluster] = {}
+
+    def cluster_of(version: str) -> Cluster:
+        if version not in started:
+            started[version] = or_skip(lambda: Cluster(version))
+        return started[version]
+
+    yield cluster_of
+    for cluster in started.values():
+        cluster.keep = request.session.testsfailed > 0
+        cluster.close()
+        if cluster.keep:
+            print(f"the logs and files of RocketMQ {cluster.version} are kept in {cluster.home}")
+
+
+@pytest.fixture
+def cluster(version: str, clusters: Callable[[str], Cluster]) -> Cluster:
+    """A running name server and broker of each release in turn."""
+    return clusters(version)
 
 
 @pytest.fixture
