@@ -1,0 +1,1 @@
+"""Gantry as a source and a sink for Apache Spark; importing it imports no Spark."""
