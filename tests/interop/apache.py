@@ -1,7 +1,7 @@
 """A real Apache name server and broker, started from their jars for the length of a test run.
 
-Both are ordinary JVMs with small heaps and small files in a directory of their own, on free ports of
-127.0.0.1. They end when `close` is called, and also when this process dies in whatever way, since
+Both are ordinary JVMs with small heaps and small files in a directory of their own, on free ports
+of 127.0.0.1. They end when `close` is called, and also when this process dies in whatever way:
 each of them watches the pipe that it was given as stdin (`Tethered.java`).
 """
 

@@ -48,6 +48,7 @@ public final class CodecPeer {
         OPERATIONS.put("bodies.compare", item -> Bodies.compare(map(item)));
         OPERATIONS.put("bodies.find", item -> Bodies.find((String) item));
         OPERATIONS.put("codes", item -> Codes.all());
+        OPERATIONS.put("constants", item -> Codes.ofClass((String) item));
         OPERATIONS.put("topics.text", item -> Bodies.topicText((String) item));
         OPERATIONS.put("registration.read", item -> Bodies.readRegistration(map(item)));
         OPERATIONS.put("registration.write", item -> Bodies.writeRegistration(map(item)));

@@ -1,7 +1,9 @@
 import java.lang.reflect.Field;
 import java.lang.reflect.Modifier;
 import java.util.LinkedHashMap;
+import java.util.List;
 import java.util.Map;
+import java.util.Set;
 import org.apache.rocketmq.common.MQVersion;
 import org.apache.rocketmq.remoting.protocol.LanguageCode;
 
@@ -27,6 +29,18 @@ final class Codes {
         lists.put("MQVersion", versions);
         lists.put("current", MQVersion.CURRENT_VERSION);
         return lists;
+    }
+
+    /** The public constants of a class, sets of strings as lists. */
+    static Map<String, Object> ofClass(String simple) throws ReflectiveOperationException {
+        Map<String, Object> constants = new LinkedHashMap<>();
+        for (Field field : Classes.bySimpleName(simple).getFields()) {
+            if (Modifier.isStatic(field.getModifiers())) {
+                Object value = field.get(null);
+                constants.put(field.getName(), value instanceof Set<?> set ? List.copyOf(set) : value);
+            }
+        }
+        return constants;
     }
 
     private static Map<String, Object> constants(Class<?> type) throws IllegalAccessException {
