@@ -35,6 +35,8 @@ from typing import (
     overload,
 )
 
+from gantrymq.protocol.sources import Source
+
 T = TypeVar("T")
 
 _PLACE: Final = "gantrymq.place"
@@ -164,8 +166,51 @@ def of_frame(member: str, **how: Any) -> Any:
     field_specifiers=(field, named, in_body, whole_body, raw_body, of_frame),
 )
 def declared(cls: type[T]) -> type[T]:
-    """Make `cls` a dataclass with slots and keyword-only fields, known to the codecs."""
-    return dataclass(slots=True, kw_only=True)(cls)
+    """Make `cls` a dataclass with slots and keyword-only fields, known to the codecs.
+
+    There are hundreds of them, and a process uses a few: what `dataclass` would compile for each at
+    import is shared, or waits for the first instance.
+    """
+    bare = dataclass(slots=True, kw_only=True, init=False, repr=False, eq=False, match_args=False)
+    made = bare(cls)
+    shared = {"__init__": _first_init, "__repr__": _repr, "__eq__": _eq, "__hash__": None}
+    for name, method in shared.items():
+        setattr(made, name, method)
+    return made
+
+
+def _first_init(self: Any, **given: Any) -> None:
+    """Stands in for `__init__` until the first instance is made."""
+    cls: Any = type(self)
+    source = Source(cls, "")
+    absent = source.give(dataclasses.MISSING)
+    arguments = ["self", *("*" for _ in parts(cls)[:1])]
+    for part in parts(cls):
+        name = part.name
+        if part.factory is not None:
+            arguments.append(f"{name}={absent}")
+            made = source.give(part.factory)
+            source.add(f" self.{name} = {made}() if {name} is {absent} else {name}")
+        else:
+            arguments.append(name if part.required else f"{name}={source.give(part.default)}")
+            source.add(f" self.{name} = {name}")
+    source.lines[0] = f"def __init__({', '.join(arguments)}):"
+    source.add(" return None")
+    init = source.function()
+    init.__qualname__ = f"{cls.__qualname__}.__init__"
+    cls.__init__ = init
+    init(self, **given)
+
+
+def _repr(self: Any) -> str:
+    shown = (f.name for f in dataclasses.fields(self) if f.repr)
+    return f"{type(self).__qualname__}({', '.join(f'{n}={getattr(self, n)!r}' for n in shown)})"
+
+
+def _eq(self: Any, other: Any) -> Any:
+    if type(other) is not type(self):
+        return NotImplemented
+    return all(getattr(self, f.name) == getattr(other, f.name) for f in dataclasses.fields(self))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
