@@ -9,8 +9,11 @@ import string
 from random import Random
 from typing import Final
 
+from gantrymq.wire import flags
+from gantrymq.wire import properties as wire_properties
 from gantrymq.wire.codes import Language, RequestCode, ResponseCode
 from gantrymq.wire.command import ONEWAY, RESPONSE, Command
+from gantrymq.wire.record import StoredMessage
 
 INT32: Final = (-(2**31), 2**31 - 1)
 INT64: Final = (-(2**63), 2**63 - 1)
@@ -108,3 +111,59 @@ def properties(rng: Random) -> dict[str, str]:
 
 def _without_separators(value: str) -> str:
     return value.replace("\x01", "1").replace("\x02", "2")
+
+
+def topic(rng: Random, version: int) -> str:
+    """Mostly a legal name; any text of up to 127 bytes for version 1, of more for version 2."""
+    if rng.random() < 0.8:
+        return name(rng, most=127 if version == 1 else 255)
+    made = text(rng, least=1, most=30 if version == 1 else 300)
+    while version == 1 and len(made.encode()) > 127:
+        made = made[: len(made) // 2]
+    return made
+
+
+def address(rng: Random) -> bytes:
+    return rng.randbytes(4 if rng.random() < 0.7 else 16)
+
+
+def sys_flag(rng: Random, kind: flags.Compression | None) -> int:
+    """Any bits but those that follow from the hosts, or that promise a batch as the body."""
+    made = rng.choice((0, flags.MULTI_TAGS)) | rng.choice(tuple(flags.Transaction)).value
+    made |= rng.choice((0, 0, 0, flags.NEED_UNWRAP, flags.INNER_BATCH))
+    if kind is None:
+        return made | rng.choice((0, 0, 0, 0x100, 0x700, 1 << 20))
+    if kind is flags.Compression.ZLIB and rng.random() < 0.3:
+        return made | flags.COMPRESSED  # as senders before 4.9.4 wrote it
+    return made | kind.bits
+
+
+def message(rng: Random, version: int, *, log_offset: int | None = None) -> StoredMessage:
+    """A stored message, its body plain whatever its system flag says; `size` is left at 0."""
+    content = body(rng)
+    kinds = (None, None, *flags.Compression) if content else (None,)
+    made = properties(rng)
+    if rng.random() < 0.4:
+        made["UNIQ_KEY"] = rng.randbytes(rng.choice((16, 28))).hex().upper()
+    born_ip, store_ip = address(rng), address(rng)
+    ipv6 = (len(born_ip) == 16) * flags.BORN_HOST_IPV6
+    ipv6 |= (len(store_ip) == 16) * flags.STORE_HOST_IPV6
+    return StoredMessage(
+        topic=topic(rng, version),
+        body=content,
+        property_bytes=wire_properties.encode(made),
+        queue_id=int32(rng),
+        flag=int32(rng),
+        queue_offset=int64(rng),
+        log_offset=int64(rng) if log_offset is None else log_offset,
+        sys_flag=sys_flag(rng, rng.choice(kinds)) | ipv6,
+        born_ms=int64(rng),
+        born_ip=born_ip,
+        born_port=rng.randint(0, 65535),
+        store_ms=int64(rng),
+        store_ip=store_ip,
+        store_port=rng.randint(0, 65535),
+        reconsume_times=int32(rng),
+        prepared_offset=int64(rng),
+        version=version,
+    )

@@ -29,6 +29,8 @@ final class Messages {
     private static final int QUEUE_OFFSET_AT = 20;
     private static final int LOG_OFFSET_AT = 28;
 
+    private static Object brokerEncoder;
+
     private Messages() {
     }
 
@@ -135,10 +137,7 @@ final class Messages {
         Object second = version.getField("MESSAGE_VERSION_V2").get(null);
         message.getClass().getMethod("setVersion", version).invoke(message, second);
         message.getClass().getMethod("setPropertiesString", String.class).invoke(message, properties);
-        Class<?> config = Class.forName("org.apache.rocketmq.store.config.MessageStoreConfig");
-        Constructor<?> maker = Class.forName("org.apache.rocketmq.store.MessageExtEncoder")
-            .getConstructor(int.class, config);
-        Object encoder = maker.newInstance(1 << 22, config.getDeclaredConstructor().newInstance());
+        Object encoder = brokerEncoder();
         Object refusal = encoder.getClass().getMethod("encode", message.getClass()).invoke(encoder, message);
         if (refusal != null) {
             throw new IllegalStateException("the broker's encoder refuses: " + refusal);
@@ -149,6 +148,16 @@ final class Messages {
         byte[] stored = new byte[buffer.getInt(0)];
         buffer.get(0, stored);
         return stored;
+    }
+
+    private static Object brokerEncoder() throws ReflectiveOperationException {
+        if (brokerEncoder == null) {
+            Class<?> config = Class.forName("org.apache.rocketmq.store.config.MessageStoreConfig");
+            Constructor<?> maker = Class.forName("org.apache.rocketmq.store.MessageExtEncoder")
+                .getConstructor(int.class, config);
+            brokerEncoder = maker.newInstance(1 << 22, config.getDeclaredConstructor().newInstance());
+        }
+        return brokerEncoder;
     }
 
     static List<Object> decodeBatch(byte[] body) throws Exception {
