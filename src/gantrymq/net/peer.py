@@ -1,0 +1,131 @@
+"""The other end of a connection, as everybody else sees it: call it, tell it, close it.
+
+A connection is symmetrical: both ends call and both answer. `Link` does what every connection does
+by itself; `Peer` adds what is asked of it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any, TypeVar
+
+from gantrymq.errors import CallTimeout, ClosedError, ReplyError
+from gantrymq.net.calls import What, blames_connection, describe
+from gantrymq.net.endings import Ending
+from gantrymq.net.link import Link
+from gantrymq.protocol.base import Reply, Request
+from gantrymq.wire.command import ONEWAY, Command
+
+R = TypeVar("R", bound=Reply)
+
+
+class Peer(Link):
+    """The other end of a connection over asyncio."""
+
+    def opened(self) -> None:
+        """Tell whoever made the terms."""
+        if self._terms.on_open is not None:
+            self._terms.on_open(self)
+
+    def ended(self) -> None:
+        """Tell whoever made the terms."""
+        if self._terms.on_end is not None:
+            self._terms.on_end(self)
+
+    async def call(self, request: Request[R], *, timeout: float) -> R:
+        """The reply to `request`; a refusal is raised as `ReplyError`."""
+        command = request.command()
+        if self.outbox.full or self._room.full:
+            future = await self._begin_later(command, request, timeout)
+        else:
+            now = self._loop.time()
+            future = self._begin(command, request, now, now + timeout)
+        try:
+            return request.reply_from(await future)
+        except asyncio.CancelledError:
+            self._forget(command, future)
+            raise
+        except ReplyError as refusal:
+            refusal.peer = str(self)
+            raise
+
+    async def invoke(self, command: Command, *, timeout: float) -> Command:
+        """The response to `command`, whose opaque is set here; refusals come back as they are."""
+        if self.outbox.full or self._room.full:
+            future = await self._begin_later(command, command.code, timeout)
+        else:
+            now = self._loop.time()
+            future = self._begin(command, command.code, now, now + timeout)
+        try:
+            return await future
+        except asyncio.CancelledError:
+            self._forget(command, future)
+            raise
+
+    async def tell(self, request: Request[Any]) -> None:
+        """Send `request` one-way: nothing comes back, and it may be lost."""
+        self._check_open(request)
+        if self.outbox.full:
+            await self.outbox.wait()
+        self.notify(request)
+
+    def notify(self, request: Request[Any]) -> None:
+        """The same without waiting for room; for servers, whose outbox has a limit of its own."""
+        self._check_open(request)
+        command = request.command()
+        command.flag |= ONEWAY
+        command.opaque = self._calls.next_number()
+        self.outbox.put(self._connection.encode(command))
+
+    async def idle(self) -> None:
+        """Return when no call waits for its reply."""
+        while waiting := [call[0] for call in self._calls.waiting.values()]:
+            await asyncio.wait(waiting)
+
+    def _begin(
+        self, command: Command, what: What, started: float, deadline: float, *, blame: bool = True
+    ) -> asyncio.Future[Command]:
+        if self.ending is not None:
+            self._check_open(what)
+        calls = self._calls
+        command.opaque = number = calls.next_number()
+        self.outbox.put(self._connection.encode(command))
+        future = self._loop.create_future()
+        calls.waiting[number] = (future, what, started, deadline, blame)
+        if deadline < calls.due:
+            calls.due = deadline
+            self._alarm.by(deadline)
+        return future
+
+    async def _begin_later(
+        self, command: Command, what: What, timeout: float
+    ) -> asyncio.Future[Command]:
+        """The same when there is no room yet."""
+        self._check_open(what)
+        started = self._loop.time()
+        deadline = started + timeout
+        try:
+            async with asyncio.timeout_at(deadline):
+                await self.outbox.wait()
+                if self._room.full:
+                    await self._room.wait()
+        except TimeoutError:
+            raise CallTimeout(
+                f"no room for a call to {self} in {timeout:.1f}s ({describe(what)}): "
+                f"{self.calls} wait for their reply, {self.outbox.unsent} bytes to be sent"
+            ) from None
+        blame = blames_connection(timeout, deadline - self._loop.time())
+        return self._begin(command, what, started, deadline, blame=blame)
+
+    def _forget(self, command: Command, future: asyncio.Future[Command]) -> None:
+        """The caller was cancelled: his place is free, and a reply would come too late."""
+        self._calls.waiting.pop(command.opaque, None)
+        if future.done() and not future.cancelled():
+            future.exception()  # seen, so that asyncio does not complain that nobody did
+        self._room.admit()
+
+    def _check_open(self, what: What) -> None:
+        if self.ending is Ending.LOCAL:
+            raise ClosedError(f"the connection to {self} was closed here ({describe(what)})")
+        if self.ending is not None:
+            raise self._lost(what, self._loop.time())
