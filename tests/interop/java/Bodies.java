@@ -25,6 +25,31 @@ final class Bodies {
         return Classes.bySimpleName(simple).getName();
     }
 
+    /** The names of all classes that are sent as JSON bodies. */
+    static List<Object> list() {
+        List<Object> names = new ArrayList<>();
+        for (String name : Classes.names()) {
+            if (!name.contains(".protocol.")) {
+                continue;
+            }
+            try {
+                Class<?> type = Class.forName(name, false, Bodies.class.getClassLoader());
+                if (RemotingSerializable.class.isAssignableFrom(type) && !Modifier.isAbstract(type.getModifiers())) {
+                    names.add(type.getSimpleName());
+                }
+            } catch (ClassNotFoundException | LinkageError absent) {
+                continue; // needs what is not on the class path, so it cannot be sent either
+            }
+        }
+        return names;
+    }
+
+    /** Read as that class and written again. */
+    static byte[] echo(Map<String, Object> item) throws ReflectiveOperationException {
+        Class<?> type = Classes.bySimpleName((String) item.get("class"));
+        return RemotingSerializable.encode((Object) RemotingSerializable.decode((byte[]) item.get("body"), type));
+    }
+
     static byte[] make(Map<String, Object> item) throws ReflectiveOperationException {
         Class<?> type = Classes.bySimpleName((String) item.get("class"));
         Object body = new Filler(new Random(CodecPeer.number(item, "seed"))).bean(type);

@@ -46,6 +46,8 @@ public final class CodecPeer {
         OPERATIONS.put("ids.offset.read", item -> Messages.readOffsetId((String) item));
         OPERATIONS.put("bodies.make", item -> Bodies.make(map(item)));
         OPERATIONS.put("bodies.compare", item -> Bodies.compare(map(item)));
+        OPERATIONS.put("bodies.list", item -> Bodies.list());
+        OPERATIONS.put("bodies.echo", item -> Bodies.echo(map(item)));
         OPERATIONS.put("bodies.find", item -> Bodies.find((String) item));
         OPERATIONS.put("codes", item -> Codes.all());
         OPERATIONS.put("constants", item -> Codes.ofClass((String) item));

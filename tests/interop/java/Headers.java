@@ -27,7 +27,10 @@ final class Headers {
                 continue;
             }
             if (CommandCustomHeader.class.isAssignableFrom(type) && !Modifier.isAbstract(type.getModifiers())) {
-                headers.put(type.getSimpleName(), fieldTypes(type));
+                Map<String, Object> facts = new LinkedHashMap<>();
+                facts.put("code", code(type));
+                facts.put("fields", fieldTypes(type));
+                headers.put(type.getSimpleName(), facts);
             }
         }
         return headers;
@@ -43,6 +46,20 @@ final class Headers {
             fields.put(field.getName(), facts);
         }
         return fields;
+    }
+
+    /** The request code in the annotation that 5.x puts on request headers; null without one. */
+    private static Object code(Class<?> type) {
+        for (Annotation annotation : type.getAnnotations()) {
+            if (annotation.annotationType().getSimpleName().equals("RocketMQAction")) {
+                try {
+                    return annotation.annotationType().getMethod("value").invoke(annotation);
+                } catch (ReflectiveOperationException other) {
+                    throw new IllegalStateException(other);
+                }
+            }
+        }
+        return null;
     }
 
     private static boolean required(Field field) {
@@ -73,10 +90,13 @@ final class Headers {
         Class<?> type = Classes.bySimpleName((String) item.get("class"));
         CommandCustomHeader header = (CommandCustomHeader) type.getDeclaredConstructor().newInstance();
         Filler filler = new Filler(new Random(CodecPeer.number(item, "seed")));
-        boolean all = Boolean.TRUE.equals(item.get("all"));
+        Map<String, Object> choices = CodecPeer.map(item.get("choices"));
         for (Field field : fields(type)) {
-            if (all || required(field) || filler.random.nextInt(3) > 0) {
-                field.set(header, filler.some(field.getGenericType()));
+            if (required(field) || filler.random.nextInt(3) > 0) {
+                List<Object> among = CodecPeer.list(choices.get(field.getName()));
+                Object value = among == null ? filler.some(field.getGenericType())
+                    : chosen(among.get(filler.random.nextInt(among.size())), field.getType());
+                field.set(header, value);
             }
         }
         RemotingCommand command = RemotingCommand.createRequestCommand(CodecPeer.integer(item, "code"), header);
@@ -84,6 +104,21 @@ final class Headers {
         made.put("values", values(header));
         made.put("frame", Commands.bytes(command, (String) item.get("type")));
         return made;
+    }
+
+    private static Object chosen(Object value, Class<?> type) {
+        if (value instanceof Long number && (type == int.class || type == Integer.class)) {
+            return number.intValue();
+        }
+        if (type.isEnum()) {
+            for (Object constant : type.getEnumConstants()) {
+                if (((Enum<?>) constant).name().equals(value)) {
+                    return constant;
+                }
+            }
+            throw new IllegalArgumentException(type.getSimpleName() + " has no " + value);
+        }
+        return value;
     }
 
     /** What Java reads from the custom header of a frame. */
