@@ -229,15 +229,17 @@ async def converse(seconds: float, size: int, in_flight: int) -> Tally:
             asyncio.create_task(consume(peer, member, tally))
             for peer, member in zip(consumers, MEMBERS, strict=True)
         ]
-        async with asyncio.TaskGroup() as group:
-            group.create_task(show(tally, until))
-            group.create_task(produce(producer, tally, b"x" * size, until, in_flight))
-        await wait_for_the_rest(tally)
-        for task in pulling:
-            task.cancel()
-        await asyncio.gather(*pulling, return_exceptions=True)
-        for peer in (producer, *consumers):
-            peer.close()
+        try:
+            async with asyncio.TaskGroup() as group:
+                group.create_task(show(tally, until))
+                group.create_task(produce(producer, tally, b"x" * size, until, in_flight))
+            await wait_for_the_rest(tally)
+        finally:
+            for task in pulling:
+                task.cancel()
+            await asyncio.gather(*pulling, return_exceptions=True)
+            for peer in (producer, *consumers):
+                peer.close()
     return tally
 
 
