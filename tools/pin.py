@@ -101,7 +101,7 @@ def pip(*arguments: str) -> None:
 
 
 def resolve_everywhere(groups: dict[str, list[Requirement]]) -> dict[str, Pinned]:
-    """Resolve, then again with what only another Python or platform needs, until nothing is missing."""
+    """Resolve, and again with what only other Pythons or platforms need, until it is whole."""
     direct = {str(one) for needs in groups.values() for one in needs}
     elsewhere: set[str] = set()
     while True:
@@ -123,7 +123,7 @@ def follow(
     group: str,
     environment: Environment,
 ) -> Iterator[Requirement]:
-    """Mark all that `needs` lead to in `environment` as used by `group`; yield what is not pinned."""
+    """Mark what `needs` lead to in `environment` as used by `group`; yield what is not pinned."""
     waiting = [(need, "") for need in needs]
     seen: set[tuple[str, frozenset[str]]] = set()
     while waiting:

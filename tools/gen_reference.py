@@ -1,0 +1,208 @@
+"""Writes the pages of the reference that follow from the code into docs/reference/generated.
+
+    python tools/gen_reference.py [directory]
+
+Errors come from the classes themselves, request codes from the code list beside the catalogue of
+typed requests, the glossary from the docstrings that name what a thing is called in RocketMQ
+(`RocketMQ: X`), and the pages of `gantry` from its own help. `./dev docs` runs this first.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+import sys
+from collections.abc import Iterable, Iterator, Mapping
+from importlib import import_module
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import click
+
+from gantrymq import errors
+from gantrymq.cli.main import gantry
+from gantrymq.wire.codes import RequestCode
+
+ROOT = Path(__file__).resolve().parent.parent
+SOURCE = ROOT / "src"
+TARGET = ROOT / "docs" / "reference" / "generated"
+CATALOGUE = "gantrymq.protocol.catalogue"
+
+# `RocketMQ: A, B's c, code 11.` at the end of a docstring, or of a line in it.
+IN_ROCKETMQ = re.compile(r"RocketMQ: ((?:[^.\n]|\.(?=\S)|\n(?!\n))+)")
+
+
+def table(head: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
+    """A Markdown table; what would end a cell is escaped."""
+    names = list(head)
+    lines = [names, ["---"] * len(names), *([cell(text) for text in row] for row in rows)]
+    return "\n".join("| " + " | ".join(line) + " |" for line in lines) + "\n"
+
+
+def cell(text: str) -> str:
+    return " ".join(text.split()).replace("|", "\\|")
+
+
+def first_sentence(text: str | None) -> str:
+    """What a docstring says before its first full stop, without RocketMQ's name for it."""
+    paragraph = (text or "").strip().split("\n\n")[0]
+    before = " ".join(paragraph.split("RocketMQ:")[0].split())
+    return re.split(r"(?<=[.!?]) ", before)[0]
+
+
+# -- errors ----------------------------------------------------------------------------------------
+
+
+def errors_page() -> str:
+    found = list(below(errors.GantryError))
+    tree = "\n".join("  " * depth + kind.__name__ for kind, depth in found)
+    rows = (
+        (f"`{kind.__name__}`", code_of(kind), yes(kind.retriable), yes(kind.refresh_route), text)
+        for kind, _ in found
+        for text in [first_sentence(kind.__doc__)]
+    )
+    head = ("Error", "Code", "Retriable", "Refresh route", "What it says")
+    return (
+        "# Errors\n\nEverything that Gantry raises on purpose is a `GantryError`, in "
+        "`gantrymq.errors`.\n\n"
+        "**Retriable**: the same call may succeed at another broker, or a moment later. "
+        "**Refresh route**: the route that was used is the likely cause.\n\n"
+        f"```text\n{tree}\n```\n\n{table(head, rows)}"
+    )
+
+
+def below(kind: type[errors.GantryError], depth: int = 0) -> Iterator[tuple[Any, int]]:
+    """`kind` and all that derives from it, each under its parent, in the order of the source."""
+    yield kind, depth
+    for child in kind.__subclasses__():
+        if child.__module__ == errors.__name__:
+            yield from below(child, depth + 1)
+
+
+def code_of(kind: type[errors.GantryError]) -> str:
+    code = kind.CODE if issubclass(kind, errors.ReplyError) else None
+    return "" if code is None else str(code)
+
+
+def yes(fact: bool) -> str:
+    return "yes" if fact else ""
+
+
+# -- requests --------------------------------------------------------------------------------------
+
+
+def requests_page() -> str:
+    typed = typed_requests()
+    answered = ((str(int(code)), f"`{code.name}`", *typed[code]) for code in sorted(typed))
+    open_codes = [code for code in RequestCode if code not in typed]
+    missing = ((str(int(code)), f"`{code.name}`") for code in open_codes)
+    return (
+        "# Request codes\n\nThe names are those of Apache RocketMQ's `RequestCode`. "
+        f"Gantry has types for {len(typed)} of {len(RequestCode)} codes.\n\n"
+        f"## Typed\n\n{table(('Code', 'RocketMQ', 'Gantry', 'What it is for'), answered)}\n"
+        "## Not yet\n\nA command with one of these codes is carried through as it is. A server "
+        "that does not know a code answers 3, *request code not supported*.\n\n"
+        f"{table(('Code', 'RocketMQ'), missing)}"
+    )
+
+
+def typed_requests() -> dict[RequestCode, tuple[str, str]]:
+    """Every code that the catalogue has a class for, with the class's name and purpose."""
+    if find_spec(CATALOGUE) is None:
+        return {}
+    catalogue = import_module(CATALOGUE).CATALOGUE
+    entries = catalogue.values() if isinstance(catalogue, Mapping) else catalogue
+    return {
+        code: (f"`{kind.__name__}`", first_sentence(kind.__doc__))
+        for kind in entries
+        for code in kind.codes()
+    }
+
+
+# -- the glossary ----------------------------------------------------------------------------------
+
+
+def glossary_page() -> str:
+    rows = sorted(glossary(SOURCE), key=lambda row: row[0].lower())
+    return "# Glossary\n\nWhat a thing of Apache RocketMQ is called here.\n\n" + table(
+        ("RocketMQ", "Gantry", "Where"), ((a, f"`{b}`", f"`{c}`") for a, b, c in rows)
+    )
+
+
+def glossary(source: Path) -> Iterator[tuple[str, str, str]]:
+    """(RocketMQ's name, ours, the module) for every docstring below `source` that names one."""
+    for path in sorted(source.rglob("*.py")):
+        parts = path.relative_to(source).with_suffix("").parts
+        module = ".".join(part for part in parts if part != "__init__")
+        tree = ast.parse(path.read_text("utf-8"))
+        for name, text in docstrings(tree, module.rpartition(".")[2]):
+            for said in IN_ROCKETMQ.findall(text):
+                yield " ".join(said.split()).rstrip("."), name, module
+
+
+def docstrings(node: ast.AST, name: str) -> Iterator[tuple[str, str]]:
+    """The docstrings of a module and of what it defines, with their names."""
+    if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+        text = ast.get_docstring(node)
+        if text:
+            yield name, text
+        for child in node.body:
+            inner = getattr(child, "name", "")
+            whole = f"{name}.{inner}" if isinstance(node, ast.ClassDef) else inner
+            yield from docstrings(child, whole)
+
+
+# -- the command line ------------------------------------------------------------------------------
+
+
+def commands_page() -> str:
+    parts = [
+        f"## `{' '.join(path)}`\n\n```text\n{help_of(command, path)}\n```\n"
+        for path, command in commands(gantry, ("gantry",))
+    ]
+    return "# The `gantry` command\n\n" + "\n".join(parts)
+
+
+def commands(
+    command: click.Command, path: tuple[str, ...]
+) -> Iterator[tuple[tuple[str, ...], click.Command]]:
+    yield path, command
+    if isinstance(command, click.Group):
+        context = click.Context(command)
+        for name in command.list_commands(context):
+            if child := command.get_command(context, name):
+                yield from commands(child, (*path, name))
+
+
+def help_of(command: click.Command, path: tuple[str, ...]) -> str:
+    context = click.Context(
+        command,
+        info_name=" ".join(path),
+        help_option_names=["-h", "--help"],
+        terminal_width=90,  # the page must not depend on who builds it
+        max_content_width=90,
+    )
+    return command.get_help(context)
+
+
+PAGES = {
+    "errors": errors_page,
+    "requests": requests_page,
+    "glossary": glossary_page,
+    "commands": commands_page,
+}
+
+
+def main(arguments: list[str]) -> None:
+    target = Path(arguments[0]) if arguments else TARGET
+    target.mkdir(parents=True, exist_ok=True)
+    for name, page in PAGES.items():
+        path, text = target / f"{name}.md", page()
+        # An unchanged page keeps its time, so that Sphinx does not read it again.
+        if not path.exists() or path.read_text("utf-8") != text:
+            path.write_text(text, "utf-8")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
