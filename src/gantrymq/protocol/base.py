@@ -26,18 +26,22 @@ from collections.abc import Awaitable, Callable, Mapping
 from types import MappingProxyType
 from typing import Any, ClassVar, Generic, Self, TypeAlias, TypeVar, get_args
 
+from gantrymq.errors import ReplyError
 from gantrymq.protocol.codecs import Plan
 from gantrymq.protocol.declaring import (
     Form,
     Int,
     Long,
     OpenStrEnum,
+    Where,
     declared,
     in_body,
     named,
     of_frame,
+    parts,
     raw_body,
     whole_body,
+    zero,
 )
 from gantrymq.wire.codes import RequestCode
 from gantrymq.wire.command import Buffer, Command
@@ -116,6 +120,17 @@ class Reply(_Coded):
 
     remark: str | None = of_frame("remark", default=None)
     refusal: Int | None = of_frame("refusal", default=None)
+
+    @classmethod
+    def refusing(cls, error: ReplyError, **fields: Any) -> Self:
+        """A refusal that has this reply's header; what is not given and has to be there is zero.
+
+        Java sends some of its headers with errors too, since its numbers cannot be left out.
+        """
+        for part in parts(cls):
+            if part.required and part.name not in fields and part.where is Where.NEAR:
+                fields[part.name] = zero(part.hint)
+        return cls(**fields, refusal=error.code, remark=error.remark)
 
     @classmethod
     def _plan(cls) -> Plan:

@@ -21,7 +21,6 @@ import dataclasses
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum, StrEnum, auto
-from functools import cache
 from inspect import get_annotations
 from typing import (
     Annotated,
@@ -31,6 +30,8 @@ from typing import (
     TypeAlias,
     TypeVar,
     dataclass_transform,
+    get_args,
+    get_origin,
     get_type_hints,
     overload,
 )
@@ -231,13 +232,17 @@ class Part:
         return self.default is dataclasses.MISSING and self.factory is None
 
 
-@cache
+_PARTS: Final[dict[type, tuple[Part, ...]]] = {}
+
+
 def parts(cls: type) -> tuple[Part, ...]:
     """The fields of `cls` in the order in which they are written: its own before inherited ones."""
-    hints = get_type_hints(cls, include_extras=True)
-    origin = {f.name: _origin(cls, f.name) for f in dataclasses.fields(cls)}
-    order = sorted(dataclasses.fields(cls), key=lambda f: cls.__mro__.index(origin[f.name]))
-    return tuple(_part(f, hints[f.name]) for f in order)
+    if cls not in _PARTS:
+        found: Any = dataclasses.fields(cls)  # mypy cannot know that every class here is declared
+        hints = get_type_hints(cls, include_extras=True)
+        order = sorted(found, key=lambda f: cls.__mro__.index(_origin(cls, f.name)))
+        _PARTS[cls] = tuple(_part(f, hints[f.name]) for f in order)
+    return _PARTS[cls]
 
 
 def _origin(cls: type, name: str) -> type:
@@ -258,6 +263,13 @@ def _part(f: dataclasses.Field[Any], hint: Any) -> Part:
         default=f.default,
         factory=None if f.default_factory is dataclasses.MISSING else f.default_factory,
     )
+
+
+def zero(hint: Any) -> Any:
+    """What Java has in a field of this type before anything is put there, or None."""
+    if hint in (bool, float, str):
+        return hint()
+    return 0 if get_origin(hint) is Annotated and int in get_args(hint) else None
 
 
 def camel_case(name: str) -> str:

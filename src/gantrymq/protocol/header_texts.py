@@ -100,7 +100,8 @@ def read_headers(source: Source, parts: list[Part], *, short: bool, indent: str)
             value = looked_up
         else:
             value = f"{default} if (v := {looked_up}) is None else {snippet.of('v')}"
-        source.add(f"{indent}self.{part.name} = {value}", wire)
+        step = part.name if wire == part.name else f"{part.name} ({wire})"
+        source.add(f"{indent}self.{part.name} = {value}", step)
 
 
 def write_headers(source: Source, parts: list[Part], *, short: bool, indent: str) -> None:
