@@ -109,7 +109,7 @@ def _check_name(kind: str, name: str, longest: int) -> None:
     if not isinstance(name, str):
         raise InvalidInput(f"The specified {kind} has to be text, not {type(name).__name__}")
     if not name.strip():
-        raise InvalidInput(f"The specified {kind} is blank: {name!r}")
+        raise InvalidInput(f"The specified {kind} is blank: {_shown(name)!r}")
     if len(name) > longest:
         raise InvalidInput(
             f"The specified {kind}[{_shown(name)}] is longer than {kind} max length {longest}:"
@@ -196,7 +196,7 @@ def check_user_properties(properties: Mapping[str, str]) -> None:
                 f"The Property<{name}> is used by system, input another please{hint}"
             )
         _check_text("the name of a property", name)
-        _check_text(f"the value of property {name!r}", value)
+        _check_text(f"the value of property {_shown(name)!r}", value)
         if name == names.MULTI_DISPATCH and "/" in value:
             raise InvalidInput(
                 f"{name} {_shown(value)} can not contains / character:"
@@ -209,7 +209,8 @@ def _check_text(what: str, text: str) -> None:
         raise InvalidInput(f"{what} has to be text, not {type(text).__name__}")
     if not text.strip(_TRIMMED):
         raise InvalidInput(
-            f"The name or value of property can not be null or blank string: {what} is {text!r}"
+            f"The name or value of property can not be null or blank string:"
+            f" {what} is {_shown(text)!r}"
         )
     found = _UNSTORABLE.search(text)
     if found:

@@ -45,7 +45,6 @@ from gantrymq.rules.fault_avoidance import (
 )
 from gantrymq.rules.given import Chance, Clock
 from gantrymq.rules.turns import Turns, position
-from gantrymq.wire.javahash import int32
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,15 +83,18 @@ def next_queue(topic: TopicQueues) -> MessageQueue:
 
 def walk_in_one_turn(topic: TopicQueues) -> Iterator[MessageQueue]:
     """Every queue once, from this turn's on; the following turn starts one queue further."""
-    turn, size = topic.turns.next(), len(topic.queues)
+    size = len(topic.queues)
+    first = position(topic.turns.next(), size)
     for step in range(size):
-        yield topic.queues[position(int32(turn + step), size)]
+        yield topic.queues[(first + step) % size]
 
 
 def walk_by_turns(topic: TopicQueues) -> Iterator[MessageQueue]:
-    """As many queues as there are, each for a turn of its own."""
-    for _ in topic.queues:
-        yield next_queue(topic)
+    """Every queue once, a turn for each one looked at; the following turn goes on from there."""
+    for step, queue in enumerate(walk_in_one_turn(topic)):
+        if step:
+            topic.turns.next()
+        yield queue
 
 
 Walk = Callable[[TopicQueues], Iterator[MessageQueue]]

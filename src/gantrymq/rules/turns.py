@@ -83,12 +83,13 @@ class PerContext:
 
     def _mine(self) -> RoundRobin:
         here = _COUNTERS.get()
-        if here is None:
-            here = WeakKeyDictionary()
-            _COUNTERS.set(here)
-        mine = here.get(self)
+        mine = here.get(self) if here is not None else None
         if mine is None:
-            mine = here[self] = RoundRobin(self._chance)
+            mine = RoundRobin(self._chance)
+            # A new table, since contexts copied from one another hold the same one.
+            here = WeakKeyDictionary(here or {})
+            here[self] = mine
+            _COUNTERS.set(here)
         return mine
 
 
