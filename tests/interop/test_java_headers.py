@@ -29,6 +29,7 @@ FREE_FIELDS = {
     "_UNIQUE_KEY_QUERY",
     "IS_SUPPORT_HEART_BEAT_V2",
     "IS_SUB_CHANGE",
+    "__ZONE_NAME",
 }
 """Written by Java with `addExtField`, so no header class has them."""
 

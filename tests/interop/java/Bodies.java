@@ -1,9 +1,10 @@
+import java.lang.reflect.Array;
 import java.lang.reflect.Field;
 import java.lang.reflect.InvocationTargetException;
 import java.lang.reflect.Method;
 import java.lang.reflect.Modifier;
-import java.nio.charset.StandardCharsets;
 import java.util.ArrayList;
+import java.util.Arrays;
 import java.util.BitSet;
 import java.util.Collection;
 import java.util.LinkedHashMap;
@@ -52,14 +53,15 @@ final class Bodies {
 
     static byte[] make(Map<String, Object> item) throws ReflectiveOperationException {
         Class<?> type = Classes.bySimpleName((String) item.get("class"));
-        Object body = new Filler(new Random(CodecPeer.number(item, "seed"))).bean(type);
+        boolean complete = Boolean.TRUE.equals(item.get("complete"));
+        Object body = new Filler(new Random(CodecPeer.number(item, "seed")), complete).bean(type);
         if (body == null) {
             throw new IllegalStateException("no " + type.getName() + " can be made");
         }
         return RemotingSerializable.encode(body);
     }
 
-    /** Where two JSON texts differ when read as that class; empty when nowhere. */
+    /** Where two JSON texts differ when read as that class: [path, one, other] each; empty when nowhere. */
     static List<Object> compare(Map<String, Object> item) throws ReflectiveOperationException {
         Class<?> type = Classes.bySimpleName((String) item.get("class"));
         Object one = RemotingSerializable.decode((byte[]) item.get("one"), type);
@@ -73,8 +75,12 @@ final class Bodies {
         if (one instanceof Map<?, ?> first && other instanceof Map<?, ?> second
             && first.keySet().equals(second.keySet())) {
             first.forEach((key, value) -> differ(path + "." + key, value, second.get(key), differences));
+        } else if (one instanceof List<?> first && other instanceof List<?> second && first.size() == second.size()) {
+            for (int i = 0; i < first.size(); i++) {
+                differ(path + "[" + i + "]", first.get(i), second.get(i), differences);
+            }
         } else if (one == null ? other != null : !one.equals(other)) {
-            differences.add(path + ": " + one + " | " + other);
+            differences.add(Arrays.asList(path, String.valueOf(one), String.valueOf(other)));
         }
     }
 
@@ -84,8 +90,12 @@ final class Bodies {
             return value == null ? null : value.toString();
         } else if (value instanceof Number || value instanceof AtomicBoolean || value instanceof BitSet) {
             return value.toString();
-        } else if (value instanceof byte[] bytes) {
-            return new String(bytes, StandardCharsets.ISO_8859_1);
+        } else if (value.getClass().isArray()) {
+            List<Object> items = new ArrayList<>();
+            for (int i = 0; i < Array.getLength(value); i++) {
+                items.add(Array.get(value, i));
+            }
+            return items.toString();
         } else if (value instanceof Map<?, ?> map) {
             Map<String, Object> entries = new TreeMap<>();
             for (Map.Entry<?, ?> entry : map.entrySet()) {
@@ -102,7 +112,7 @@ final class Bodies {
             }
             return trees;
         } else if (!value.getClass().getName().startsWith("org.apache.rocketmq.")) {
-            return value.toString();
+            return value.getClass().getName(); // nothing that travels
         }
         return fields(value);
     }

@@ -1,6 +1,7 @@
 import java.io.File;
 import java.io.IOException;
 import java.util.Enumeration;
+import java.util.HashMap;
 import java.util.Map;
 import java.util.TreeMap;
 import java.util.jar.JarEntry;
@@ -9,6 +10,7 @@ import java.util.jar.JarFile;
 /** The classes in RocketMQ's jars on the class path, by full name. */
 final class Classes {
     private static final Map<String, String> FILES = scan();
+    private static final Map<String, Class<?>> BY_SIMPLE_NAME = new HashMap<>();
 
     private Classes() {
     }
@@ -37,18 +39,28 @@ final class Classes {
         return FILES.keySet();
     }
 
-    /** The class of that simple name (`Outer$Inner` for nested ones) in a package of the protocol. */
-    static Class<?> bySimpleName(String simple) throws ClassNotFoundException {
+    /** The class of that simple name, or of `Outer.Inner`, rather in a package of the protocol. */
+    static Class<?> bySimpleName(String dotted) throws ClassNotFoundException {
+        Class<?> known = BY_SIMPLE_NAME.get(dotted);
+        if (known == null) {
+            known = Class.forName(fullName(dotted));
+            BY_SIMPLE_NAME.put(dotted, known);
+        }
+        return known;
+    }
+
+    private static String fullName(String dotted) throws ClassNotFoundException {
+        String simple = dotted.replace('.', '$');
         String best = null;
         for (String name : FILES.keySet()) {
-            if (name.endsWith("." + simple) && (best == null || rank(name) < rank(best))) {
+            if ((name.endsWith("." + simple) || name.endsWith("$" + simple)) && (best == null || rank(name) < rank(best))) {
                 best = name;
             }
         }
         if (best == null) {
             throw new ClassNotFoundException(simple);
         }
-        return Class.forName(best);
+        return best;
     }
 
     /** What travels is in remoting or common; a server may have a class of the same name inside. */

@@ -1,8 +1,10 @@
+import java.lang.reflect.Constructor;
 import java.lang.reflect.Field;
 import java.lang.reflect.Modifier;
 import java.lang.reflect.ParameterizedType;
 import java.lang.reflect.Type;
 import java.util.ArrayList;
+import java.util.Arrays;
 import java.util.BitSet;
 import java.util.Collection;
 import java.util.HashMap;
@@ -28,10 +30,13 @@ final class Filler {
     private static final long[] EDGES = {0, 1, -1, 127, 128, 32767, 32768, 2147483647, -2147483648};
 
     final Random random;
+    private final boolean complete;
     private int depth;
 
-    Filler(Random random) {
+    /** Unless complete, some fields are left as a fresh object has them, null mostly. */
+    Filler(Random random, boolean complete) {
         this.random = random;
+        this.complete = complete;
     }
 
     /** A value of that type; null where nothing is known about the type. */
@@ -63,6 +68,8 @@ final class Filler {
             return new AtomicInteger((int) integer());
         } else if (type == BitSet.class) {
             return BitSet.valueOf(new long[] {random.nextLong(), random.nextInt(512)});
+        } else if (type == long[].class) {
+            return random.longs(random.nextInt(5)).toArray();
         } else if (type == byte[].class) {
             byte[] bytes = new byte[random.nextInt(40)];
             random.nextBytes(bytes);
@@ -82,26 +89,41 @@ final class Filler {
         }
         depth++;
         try {
-            var constructor = type.getDeclaredConstructor();
-            constructor.setAccessible(true);
-            Object bean = constructor.newInstance();
+            Object bean = fresh(type);
             for (Class<?> each = type; each != Object.class; each = each.getSuperclass()) {
                 for (Field field : each.getDeclaredFields()) {
                     fill(bean, field);
                 }
             }
             return bean;
-        } catch (NoSuchMethodException unmakeable) {
-            return null;
         } finally {
             depth--;
         }
     }
 
+    private Object fresh(Class<?> type) throws ReflectiveOperationException {
+        Constructor<?> least = null;
+        for (Constructor<?> each : type.getDeclaredConstructors()) {
+            boolean copies = Arrays.asList(each.getParameterTypes()).contains(type);
+            if (!copies && (least == null || each.getParameterCount() < least.getParameterCount())) {
+                least = each;
+            }
+        }
+        Type[] wanted = least.getGenericParameterTypes();
+        Object[] arguments = new Object[wanted.length];
+        for (int i = 0; i < wanted.length; i++) {
+            arguments[i] = some(wanted[i]);
+        }
+        least.setAccessible(true);
+        return least.newInstance(arguments);
+    }
+
     private void fill(Object bean, Field field) throws ReflectiveOperationException {
         int modifiers = field.getModifiers();
-        if (Modifier.isStatic(modifiers) || Modifier.isTransient(modifiers) || random.nextInt(8) == 0) {
-            return; // some are left as a fresh object has them
+        boolean part = field.getDeclaringClass().getSimpleName().equals("MessageQueue"); // a key, never partial
+        boolean left = !complete && !part && random.nextInt(8) == 0;
+        if (Modifier.isStatic(modifiers) || Modifier.isTransient(modifiers) || left) {
+            return;
         }
         Object value = some(field.getGenericType());
         if (value == null) {
@@ -128,8 +150,8 @@ final class Filler {
     private Object container(Class<?> raw, Type[] of) throws ReflectiveOperationException {
         if (Map.class.isAssignableFrom(raw)) {
             Map<Object, Object> map = new ConcurrentHashMap<>();
-            for (int i = random.nextInt(4); i > 0; i--) {
-                Object key = some(of[0]);
+            for (int i = random.nextInt(depth > 2 ? 2 : 4); i > 0; i--) {
+                Object key = of[0] == String.class ? name() : some(of[0]);
                 Object value = some(of[1]);
                 if (key != null && value != null) {
                     map.put(key, value);
@@ -140,7 +162,7 @@ final class Filler {
         }
         if (Collection.class.isAssignableFrom(raw)) {
             List<Object> items = new ArrayList<>();
-            for (int i = random.nextInt(4); i > 0; i--) {
+            for (int i = random.nextInt(depth > 2 ? 2 : 4); i > 0; i--) {
                 Object item = some(of[0]);
                 if (item != null) {
                     items.add(item);
@@ -159,6 +181,14 @@ final class Filler {
             case 1 -> random.nextInt();
             default -> random.nextInt(1000);
         };
+    }
+
+    /**
+     * Text for the key of a map: fastjson2 refuses names, its own writing included, that hold both an
+     * escape and a character beyond 16 bits.
+     */
+    private String name() {
+        return text().replace("😀", "");
     }
 
     String text() {

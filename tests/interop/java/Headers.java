@@ -7,6 +7,7 @@ import java.util.List;
 import java.util.Map;
 import java.util.Random;
 import org.apache.rocketmq.remoting.CommandCustomHeader;
+import org.apache.rocketmq.remoting.exception.RemotingCommandException;
 import org.apache.rocketmq.remoting.protocol.RemotingCommand;
 
 /** The custom headers: what fields they have, and those fields through Java's own codec. */
@@ -88,22 +89,35 @@ final class Headers {
     /** A header with generated values: the frame that Java makes of it, and the values. */
     static Map<String, Object> make(Map<String, Object> item) throws Exception {
         Class<?> type = Classes.bySimpleName((String) item.get("class"));
-        CommandCustomHeader header = (CommandCustomHeader) type.getDeclaredConstructor().newInstance();
-        Filler filler = new Filler(new Random(CodecPeer.number(item, "seed")));
-        Map<String, Object> choices = CodecPeer.map(item.get("choices"));
-        for (Field field : fields(type)) {
-            if (required(field) || filler.random.nextInt(3) > 0) {
-                List<Object> among = CodecPeer.list(choices.get(field.getName()));
-                Object value = among == null ? filler.some(field.getGenericType())
-                    : chosen(among.get(filler.random.nextInt(among.size())), field.getType());
-                field.set(header, value);
-            }
-        }
+        Filler filler = new Filler(new Random(CodecPeer.number(item, "seed")), true);
+        CommandCustomHeader header = filled(type, filler, CodecPeer.map(item.get("choices")));
         RemotingCommand command = RemotingCommand.createRequestCommand(CodecPeer.integer(item, "code"), header);
         Map<String, Object> made = new LinkedHashMap<>();
         made.put("values", values(header));
         made.put("frame", Commands.bytes(command, (String) item.get("type")));
         return made;
+    }
+
+    /** Values that the class itself does not refuse. */
+    private static CommandCustomHeader filled(Class<?> type, Filler filler, Map<String, Object> choices)
+        throws ReflectiveOperationException {
+        while (true) {
+            CommandCustomHeader header = (CommandCustomHeader) type.getDeclaredConstructor().newInstance();
+            for (Field field : fields(type)) {
+                if (required(field) || filler.random.nextInt(3) > 0) {
+                    List<Object> among = CodecPeer.list(choices.get(field.getName()));
+                    Object value = among == null ? filler.some(field.getGenericType())
+                        : chosen(among.get(filler.random.nextInt(among.size())), field.getType());
+                    field.set(header, value);
+                }
+            }
+            try {
+                header.checkFields();
+                return header;
+            } catch (RemotingCommandException refused) {
+                continue; // the next values are others
+            }
+        }
     }
 
     private static Object chosen(Object value, Class<?> type) {
