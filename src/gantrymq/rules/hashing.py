@@ -49,7 +49,7 @@ def java_hash_of(value: object) -> int:
 def jump_hash(state: int, buckets: int) -> int:
     """The bucket of `state`, a 64-bit number, among `buckets`; grows with the fewest moves.
 
-    RocketMQ: Hashing.consistentHash, as the proxy uses it.
+    RocketMQ: Hashing.consistentHash (of Guava, in the proxy).
     """
     state &= _LONG_MASK
     bucket = 0
