@@ -2,9 +2,9 @@
 
     python tools/gen_reference.py [directory]
 
-Errors come from the classes themselves, request codes from the code list beside the catalogue of
-typed requests, the glossary from the docstrings that name what a thing is called in RocketMQ
-(`RocketMQ: X`), and the pages of `gantry` from its own help. `./dev docs` runs this first.
+Errors come from the classes themselves, request codes from the catalogue of typed requests, the
+glossary from the docstrings that name what a thing is called in RocketMQ (`RocketMQ: X`), and the
+pages of `gantry` from its own help. `./dev docs` runs this first.
 """
 
 from __future__ import annotations
@@ -12,9 +12,7 @@ from __future__ import annotations
 import ast
 import re
 import sys
-from collections.abc import Iterable, Iterator, Mapping
-from importlib import import_module
-from importlib.util import find_spec
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -22,12 +20,12 @@ import click
 
 from gantrymq import errors
 from gantrymq.cli.main import gantry
+from gantrymq.protocol.catalogue import CATALOGUE, unanswered
 from gantrymq.wire.codes import RequestCode
 
 ROOT = Path(__file__).resolve().parent.parent
 SOURCE = ROOT / "src"
 TARGET = ROOT / "docs" / "reference" / "generated"
-CATALOGUE = "gantrymq.protocol.catalogue"
 
 # `RocketMQ: A, B's c, code 11.` at the end of a docstring, or of a line in it.
 IN_ROCKETMQ = re.compile(r"RocketMQ: ((?:[^.\n]|\.(?=\S)|\n(?!\n))+)")
@@ -93,31 +91,19 @@ def yes(fact: bool) -> str:
 
 
 def requests_page() -> str:
-    typed = typed_requests()
-    answered = ((str(int(code)), f"`{code.name}`", *typed[code]) for code in sorted(typed))
-    open_codes = [code for code in RequestCode if code not in typed]
-    missing = ((str(int(code)), f"`{code.name}`") for code in open_codes)
+    answered = (
+        (str(int(code)), f"`{code.name}`", f"`{kind.__name__}`", first_sentence(kind.__doc__))
+        for code, kind in CATALOGUE.items()
+    )
+    missing = ((str(int(code)), f"`{code.name}`") for code in unanswered())
     return (
         "# Request codes\n\nThe names are those of Apache RocketMQ's `RequestCode`. "
-        f"Gantry has types for {len(typed)} of {len(RequestCode)} codes.\n\n"
+        f"Gantry has types for {len(CATALOGUE)} of {len(RequestCode)} codes.\n\n"
         f"## Typed\n\n{table(('Code', 'RocketMQ', 'Gantry', 'What it is for'), answered)}\n"
         "## Not yet\n\nA command with one of these codes is carried through as it is. A server "
         "that does not know a code answers 3, *request code not supported*.\n\n"
         f"{table(('Code', 'RocketMQ'), missing)}"
     )
-
-
-def typed_requests() -> dict[RequestCode, tuple[str, str]]:
-    """Every code that the catalogue has a class for, with the class's name and purpose."""
-    if find_spec(CATALOGUE) is None:
-        return {}
-    catalogue = import_module(CATALOGUE).CATALOGUE
-    entries = catalogue.values() if isinstance(catalogue, Mapping) else catalogue
-    return {
-        code: (f"`{kind.__name__}`", first_sentence(kind.__doc__))
-        for kind in entries
-        for code in kind.codes()
-    }
 
 
 # -- the glossary ----------------------------------------------------------------------------------
