@@ -39,6 +39,11 @@ def test_answers_are_tried_again_by_their_code() -> None:
     assert tried_again == {17, 14, 1, 2, 16, 204, 205, 1500} == RETRIED_CODES
 
 
+def test_the_codes_agree_with_what_the_errors_say_of_themselves() -> None:
+    said = {code for code in range(2000) if ReplyError.for_code(code).retriable}
+    assert said == RETRIED_CODES
+
+
 def test_the_codes_can_be_set() -> None:
     retries = SendRetries(codes={13})
     assert retries.covers(ReplyError.for_code(13))

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import asyncio
 import gc
 import random
 import threading
@@ -79,6 +80,22 @@ def test_a_context_copied_from_one_that_counts_goes_on_with_its_counter(
 
     taken = copy_context().run(a_sender_starts_tasks)
     assert taken == list(range(taken[0], taken[0] + 5))
+
+
+def test_each_task_counts_for_itself(chance: random.Random) -> None:
+    counter = PerContext(chance)
+
+    async def take_two() -> tuple[int, int]:
+        first = counter.next()
+        await asyncio.sleep(0)
+        return first, counter.next()
+
+    async def three_tasks() -> list[tuple[int, int]]:
+        return await asyncio.gather(take_two(), take_two(), take_two())
+
+    taken = asyncio.run(three_tasks())
+    assert [second - first for first, second in taken] == [1, 1, 1]
+    assert len({first for first, _ in taken}) == 3
 
 
 def test_restart_moves_only_the_counter_of_this_context(chance: random.Random) -> None:
