@@ -56,7 +56,9 @@ class InvalidInput(LocalProtocolError, ValueError):
 
 
 class RemoteProtocolError(ProtocolError):
-    """The peer sent what the protocol does not allow; the connection cannot be trusted further."""
+    """The peer sent what the protocol does not allow; another peer may do better."""
+
+    retriable = True
 
 
 class TransportError(GantryError):
