@@ -21,7 +21,8 @@ from gantrymq.errors import CallTimeout, ConnectionLost, GantryError
 from gantrymq.wire.codes import RequestCode
 from gantrymq.wire.command import Command
 
-_NUMBERS: Final = 0x7FFF_FFFF
+NUMBERS: Final = 0x7FFF_FFFF
+"""What a request's number is cut to."""
 _LEAST_BLAME: Final = 0.1
 _QUARTER: Final = 0.25
 
@@ -79,7 +80,7 @@ class Calls:
 
     def next_number(self) -> int:
         """The number of the next request on this connection."""
-        self._last = number = (self._last + 1) & _NUMBERS
+        self._last = number = (self._last + 1) & NUMBERS
         return number
 
     def expire(self, now: float, remote: str) -> list[Waiting]:

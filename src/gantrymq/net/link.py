@@ -177,7 +177,7 @@ class Link(asyncio.BufferedProtocol):
         """Who the peer is: the source that a PROXY header named, or else the socket's."""
         overflow = self._give_up_on_reader if self.accepted else None
         self.outbox = Outbox(loop, transport, self.options, overflow)
-        self._room = Room(loop, self.options.calls_in_flight, self._calls.waiting.__len__)
+        self._room = Room(loop, self.options.calls_in_flight, self._calls.waiting)
         self._watch = Watch(self.options, loop.time(), accepted=self.accepted)
         self._alarm = Alarm(loop, self._ring)
         self._alarm.by(self._watch.next_due(loop.time()).at)
@@ -216,15 +216,13 @@ class Link(asyncio.BufferedProtocol):
         outbox.flush()
         if self._room.waiting:
             self._room.admit()
-        self._watch_frame(completed=command is not None)
-
-    def _watch_frame(self, *, completed: bool) -> None:
-        """A frame that has begun has to end in time, except while it is we who do not read."""
-        mid_frame = self._kept is None and self._connection.mid_frame
-        watch = self._watch
-        watch.read(self._loop.time(), completed=completed, mid_frame=mid_frame)
-        if watch.frame_since is not None:
-            self._alarm.by(watch.frame_since + self.options.frame_timeout)
+        # A frame that has begun has to end in time, except while it is we who do not read.
+        mid_frame = self._connection.mid_frame and self._kept is None
+        since = self._watch.read(
+            self._loop.time(), completed=command is not None, mid_frame=mid_frame
+        )
+        if since is not None:
+            self._alarm.by(since + self.options.frame_timeout)
 
     def _has_to_stop(self) -> bool:
         """Whether no further request can be taken now."""

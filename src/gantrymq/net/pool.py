@@ -13,11 +13,11 @@ away goes out once more, on a new connection.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Final, TypeAlias, TypeVar
+from typing import Any, Final, TypeVar
 
 from gantrymq.errors import CallTimeout, ClosedError, ConnectFailed, GoingAway
+from gantrymq.net.backing_off import Attempts, BackOff, doubling
 from gantrymq.net.calls import describe
 from gantrymq.net.link import Terms
 from gantrymq.net.network import Network
@@ -27,29 +27,17 @@ from gantrymq.protocol.base import Reply, Request
 
 R = TypeVar("R", bound=Reply)
 
-BackOff: TypeAlias = Callable[[int], float]
-"""From the number of failures in a row, 1 and up, to the seconds until the next attempt."""
-
 _TCP: Final = Tcp()
 _NOTHING_SPECIAL: Final = Terms()
-_LONGEST: Final = 5.0
-_FIRST: Final = 0.1
-
-
-def doubling(failures: int) -> float:
-    """0.1 s after the first failure, twice as long after each further one, 5 s at most."""
-    return min(_LONGEST, _FIRST * 2.0 ** min(failures - 1, 30))
 
 
 @dataclass(slots=True, kw_only=True)
 class _Place:
     """What is known about one address."""
 
+    attempts: Attempts
     peer: Peer | None = None
     opening: asyncio.Task[Peer | ConnectFailed] | None = None
-    failures: int = 0
-    closed_until: float = 0.0
-    last_error: str = ""
 
 
 class Pool:
@@ -86,11 +74,11 @@ class Pool:
         """The connection to `address`, made if need be."""
         if self._closed:
             raise ClosedError(f"the pool was closed; no connection to {address}")
-        place = self._places.setdefault(address, _Place())
+        place = self._places.get(address) or self._new_place(address)
         if (peer := _open_peer(place)) is not None:
             return peer
         if place.opening is None:
-            self._check_back_off(address, place)
+            place.attempts.check(address, asyncio.get_running_loop().time())
             place.opening = asyncio.create_task(self._open(address, place))
         outcome = await asyncio.shield(place.opening)
         if isinstance(outcome, ConnectFailed):
@@ -125,25 +113,18 @@ class Pool:
         try:
             await self._network.connect(address, lambda: peer, timeout=self._connect_timeout)
         except ConnectFailed as error:
-            place.failures += 1
-            wait = self._back_off(place.failures)
-            place.closed_until = asyncio.get_running_loop().time() + wait
-            place.last_error = str(error)
+            place.attempts.failed(error, asyncio.get_running_loop().time())
             return error
         else:
-            place.failures = 0
+            place.attempts.succeeded()
             place.peer = peer
             return peer
         finally:
             place.opening = None
 
-    def _check_back_off(self, address: str, place: _Place) -> None:
-        left = place.closed_until - asyncio.get_running_loop().time()
-        if place.failures and left > 0:
-            raise ConnectFailed(
-                f"{address} is left alone for another {left:.1f}s after {place.failures} "
-                f"failures; the last: {place.last_error}"
-            )
+    def _new_place(self, address: str) -> _Place:
+        place = self._places[address] = _Place(attempts=Attempts(self._back_off))
+        return place
 
 
 class AsyncRuntime:

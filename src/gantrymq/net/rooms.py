@@ -1,24 +1,23 @@
 """A limit on how many may be inside, with a queue in front of it.
 
 Entering costs a comparison while there is room. Those who wait are let in first come, first
-served: a place that becomes free while someone waits is given to him, and newcomers queue behind.
+served: a place that becomes free is promised to the first in the queue at once, so there is never
+both room and a queue, and newcomers cannot slip in.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sized
 
 
 class Room:
-    """How many callers fit in at once; `inside` says how many there are."""
+    """How many callers fit in at once; the size of `inside` says how many there are."""
 
     __slots__ = ("_inside", "_loop", "_places", "_promised", "_queue")
 
-    def __init__(
-        self, loop: asyncio.AbstractEventLoop, places: int, inside: Callable[[], int]
-    ) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, places: int, inside: Sized) -> None:
         self._loop = loop
         self._places = places
         self._inside = inside
@@ -28,7 +27,7 @@ class Room:
     @property
     def full(self) -> bool:
         """Whether a newcomer has to `wait`."""
-        return bool(self._queue) or self._inside() + self._promised >= self._places
+        return len(self._inside) + self._promised >= self._places
 
     @property
     def waiting(self) -> bool:
@@ -48,7 +47,7 @@ class Room:
 
     def admit(self) -> None:
         """Let in as many as there are places."""
-        while self._queue and self._inside() + self._promised < self._places:
+        while self._queue and not self.full:
             ticket = self._queue.popleft()
             if not ticket.done():
                 self._promised += 1

@@ -7,7 +7,7 @@
 | `tls.test.mode.enable` | see below | true |
 | `tls.server.certPath`, `keyPath`, `keyPassword` | certificate and key of the server | |
 | `tls.server.need.client.auth` | none, optional or require | none |
-| `tls.server.authClient`, `trustCertPath` | check clients' certificates, against this file | false |
+| `tls.server.authClient`, `trustCertPath` | check clients', against this file | false |
 | `tls.client.certPath`, `keyPath`, `keyPassword` | certificate and key of the client | |
 | `tls.client.authServer`, `trustCertPath` | check the server's, against this file | false |
 | `tls.ciphers`, `tls.protocols` | lists, for both | what OpenSSL offers |

@@ -39,14 +39,15 @@ class Watch:
         self.frame_since: float | None = None
         self.awaits_first = accepted
 
-    def read(self, now: float, *, completed: bool, mid_frame: bool) -> None:
-        """Some bytes came in: did they complete a frame, and is another one under way?"""
+    def read(self, now: float, *, completed: bool, mid_frame: bool) -> float | None:
+        """Bytes came in, completed a frame or not, left one under way or not; since when it is."""
         self.last_read = now
         if completed:
             self.awaits_first = False
             self.frame_since = now if mid_frame else None
         elif mid_frame and self.frame_since is None:
             self.frame_since = now
+        return self.frame_since
 
     def next_due(self, last_write: float) -> Due:
         """The rule that strikes first if nothing happens any more."""
