@@ -16,7 +16,7 @@ class QueueAssignment:
     """
 
     queue: MessageQueue = named("messageQueue")
-    mode: MessageRequestMode | None = MessageRequestMode.PULL
+    mode: MessageRequestMode = MessageRequestMode.PULL
     attachments: dict[str, str] | None = None
 
 
@@ -43,7 +43,7 @@ class QueryAssignment(Request[QueryAssignmentReply]):
     group: str = in_body("consumerGroup")
     client_id: str = in_body()
     strategy: str = in_body("strategyName", default="AVG")
-    message_model: MessageModel | None = in_body(default=MessageModel.CLUSTERING)
+    message_model: MessageModel = in_body(default=MessageModel.CLUSTERING)
 
 
 @declared
@@ -55,7 +55,7 @@ class RequestMode:
 
     topic: str
     group: str = named("consumerGroup")
-    mode: MessageRequestMode | None = MessageRequestMode.PULL
+    mode: MessageRequestMode = MessageRequestMode.PULL
     shared_queues: Int = named("popShareQueueNum", default=0)
 
 

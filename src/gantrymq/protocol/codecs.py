@@ -21,7 +21,7 @@ from gantrymq.protocol.json_shapes import (
     without_none,
     write_member,
 )
-from gantrymq.protocol.scalars import Unreadable, kind, missing
+from gantrymq.protocol.scalars import Unreadable, kind, missing, utf8
 from gantrymq.protocol.sources import Source
 from gantrymq.wire import fastjson
 from gantrymq.wire.command import PYTHON, RESPONSE, Buffer, Command
@@ -47,32 +47,23 @@ def body_object(body: Buffer) -> Mapping[str, Any]:
     return tree
 
 
-def _text_of_body(body: Buffer) -> str:
-    try:
-        return str(body, "utf-8")
-    except UnicodeDecodeError as error:
-        raise Unreadable(f"the body has to be text in UTF-8: {error}") from None
-
-
 def _read_whole(source: Source, part: Part) -> None:
     hint = without_none(part.hint)
-    step = "body"
     if hint == Buffer:
-        source.add(f"  self.{part.name} = command.body", step)
+        source.add(f"  self.{part.name} = command.body", "body")
         return
-    if (form := annotation(hint, Form)) is not None:
-        reading = f"{source.give(form.read)}(body)"
-    elif hint is str:
-        reading = f"{source.give(_text_of_body)}(body)"
-    else:
+    is_json = hint is not str and annotation(hint, Form) is None
+    if is_json:
         reading = f"{source.give(shape(hint).read)}({source.give(fastjson.loads)}(body))"
-    source.add("  body = command.body", step)
-    if part.required:
-        source.add("  if not len(body): raise missing()" if hint is not str else "  pass", step)
-        source.add(f"  self.{part.name} = {reading}", step)
     else:
-        default = absent(source, part)
-        source.add(f"  self.{part.name} = {reading} if len(body) else {default}", step)
+        form = annotation(hint, Form)
+        reading = f"{source.give(utf8 if form is None else form.read)}(body)"
+    source.add("  body = command.body", "body")
+    if not part.required:
+        reading += f" if len(body) else {absent(source, part)}"
+    elif is_json:  # text and other forms know themselves what no bytes mean
+        source.add("  if not len(body): raise missing()", "body")
+    source.add(f"  self.{part.name} = {reading}", "body")
 
 
 def _write_whole(source: Source, part: Part) -> None:

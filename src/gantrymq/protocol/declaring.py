@@ -251,6 +251,8 @@ def _origin(cls: type, name: str) -> type:
 
 
 def _part(f: dataclasses.Field[Any], hint: Any) -> Part:
+    if type(None) in get_args(hint) and f.default is not None:
+        raise TypeError(f"{f.name} may be None, which says it is absent, so its default is None")
     metadata: Mapping[str, Any] = f.metadata
     place: _Place = metadata.get(_PLACE, _Place(Where.NEAR))
     wire = place.wire or camel_case(f.name)

@@ -42,7 +42,7 @@ class ExponentialRetry:
 class RetryPolicy:
     """How long a message waits before it is consumed again. RocketMQ: GroupRetryPolicy."""
 
-    type: RetryPolicyType | None = RetryPolicyType.CUSTOMIZED
+    type: RetryPolicyType = RetryPolicyType.CUSTOMIZED
     customized: CustomizedRetry | None = named("customizedRetryPolicy", default=None)
     exponential: ExponentialRetry | None = named("exponentialRetryPolicy", default=None)
 

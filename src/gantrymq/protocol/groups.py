@@ -48,11 +48,9 @@ class ConsumerData:
     """A client as a member of a consumer group. RocketMQ: ConsumerData."""
 
     group: str = named("groupName")
-    consume_type: ConsumeType | None = ConsumeType.PUSH
-    message_model: MessageModel | None = MessageModel.CLUSTERING
-    consume_from: ConsumeFromWhere | None = named(
-        "consumeFromWhere", default=ConsumeFromWhere.LAST_OFFSET
-    )
+    consume_type: ConsumeType = ConsumeType.PUSH
+    message_model: MessageModel = MessageModel.CLUSTERING
+    consume_from: ConsumeFromWhere = named("consumeFromWhere", default=ConsumeFromWhere.LAST_OFFSET)
     subscriptions: list[Subscription] = named("subscriptionDataSet", default_factory=list)
     unit_mode: bool = False
 

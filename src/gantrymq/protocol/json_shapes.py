@@ -93,7 +93,8 @@ def read_queue(tree: Any) -> MessageQueue:
 
 def write_queue(queue: MessageQueue) -> dict[str, Any]:
     """The JSON object that stands for a queue."""
-    return {"brokerName": queue.broker, "queueId": queue.queue_id, "topic": queue.topic}
+    number = scalars.within(queue.queue_id, scalars.INT32_LEAST, scalars.INT32_MOST)
+    return {"brokerName": queue.broker, "queueId": number, "topic": queue.topic}
 
 
 def _read_queue_key(key: Any) -> MessageQueue:

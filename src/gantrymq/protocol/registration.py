@@ -20,7 +20,7 @@ from __future__ import annotations
 import zlib
 from collections.abc import Iterable
 from struct import Struct
-from typing import Any, Final
+from typing import Annotated, Any, Final, TypeAlias
 
 from gantrymq.errors import LocalProtocolError, RemoteProtocolError
 from gantrymq.protocol.base import (
@@ -31,16 +31,17 @@ from gantrymq.protocol.base import (
     Reply,
     Request,
     declared,
-    in_body,
     named,
     of_frame,
     raw_body,
     whole_body,
 )
+from gantrymq.protocol.codecs import body_object
 from gantrymq.protocol.data_version import DataVersion
 from gantrymq.protocol.json_shapes import shape
 from gantrymq.protocol.scalars import Unreadable
 from gantrymq.protocol.static_topics import QueueMapping
+from gantrymq.protocol.text_forms import bytes_form
 from gantrymq.protocol.topics import TopicSettings, TopicTable
 from gantrymq.wire import fastjson
 from gantrymq.wire.codes import RequestCode
@@ -61,6 +62,21 @@ class Registration:
     table: TopicTable = named("topicConfigSerializeWrapper", default_factory=TopicTable)
 
 
+def _read_order_topics(body: bytes) -> dict[str, str]:
+    tree = body_object(body).get("table")
+    return {} if tree is None else _TEXTS.read(tree)
+
+
+def _write_order_topics(table: dict[str, str]) -> bytes:
+    return fastjson.dumps({"table": _TEXTS.write(table)})
+
+
+_TEXTS: Final = shape(dict[str, str])
+OrderTopics: TypeAlias = Annotated[
+    dict[str, str], bytes_form(_read_order_topics, _write_order_topics)
+]
+
+
 @declared
 class RegisterBrokerReply(Reply):
     """Where a replica finds its master, and the table of order topics.
@@ -70,7 +86,7 @@ class RegisterBrokerReply(Reply):
 
     ha_address: str | None = named("haServerAddr", default=None)
     master_address: str | None = named("masterAddr", default=None)
-    order_topics: dict[str, str] | None = in_body("table", default=None)
+    order_topics: OrderTopics | None = whole_body(default=None)
 
 
 @declared

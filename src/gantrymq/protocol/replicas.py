@@ -73,14 +73,16 @@ def write_checkpoint(checkpoint: TimerCheckpoint) -> bytes:
     return packed if checkpoint.version is not None else packed[: _SHORT.size]
 
 
-_Checkpoint: TypeAlias = Annotated[TimerCheckpoint, bytes_form(read_checkpoint, write_checkpoint)]
+CheckpointBytes: TypeAlias = Annotated[
+    TimerCheckpoint, bytes_form(read_checkpoint, write_checkpoint)
+]
 
 
 @declared
 class TimerCheckpointReply(Reply):
     """How far a master has come with timed messages."""
 
-    checkpoint: _Checkpoint = whole_body()
+    checkpoint: CheckpointBytes = whole_body()
 
 
 @declared

@@ -96,7 +96,7 @@ def _write_table(table: OffsetTable) -> bytes:
     return fastjson.dumps({"offsetTable": _IN_LIST.write(listed)})
 
 
-_Body: TypeAlias = Annotated[OffsetTable, bytes_form(_read_table, _write_table)]
+TableBytes: TypeAlias = Annotated[OffsetTable, bytes_form(_read_table, _write_table)]
 
 
 @declared
@@ -114,7 +114,7 @@ class ResetClientOffsets(TopicRequest[Done]):
     offset: Long | None = None
     timestamp_ms: Long = named("timestamp")
     force: bool = named("isForce", default=False)
-    table: _Body = whole_body()
+    table: TableBytes = whole_body()
 
 
 @declared

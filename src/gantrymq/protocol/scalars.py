@@ -133,6 +133,14 @@ TEXT_OF: Final = _TextOf((n, str(n)) for n in _SMALL)
 TRUTH_OF: Final = _TruthOf(true=True, false=False)
 
 
+def utf8(data: bytes | bytearray | memoryview) -> str:
+    """The text that some bytes are."""
+    try:
+        return str(data, "utf-8")
+    except UnicodeDecodeError as error:
+        raise Unreadable(f"has to be text in UTF-8: {error}") from None
+
+
 def json_text(value: Any) -> str:
     """A string, or the text of another scalar, as Java converts it."""
     if isinstance(value, str):

@@ -33,7 +33,7 @@ class QueueMapping:
     """
 
     topic: str | None = None
-    scope: str | None = "__global__"
+    scope: str = "__global__"
     total_queues: Int = 0
     broker: str | None = named("bname", default=None)
     epoch: Long = 0

@@ -14,17 +14,9 @@ from typing import Annotated, Any, TypeAlias
 from gantrymq.errors import RemoteProtocolError
 from gantrymq.protocol.declaring import Form
 from gantrymq.protocol.json_shapes import shape
-from gantrymq.protocol.scalars import Unreadable, kind
+from gantrymq.protocol.scalars import Unreadable, kind, utf8
 from gantrymq.wire import fastjson
 from gantrymq.wire.command import Buffer
-
-
-def utf8(data: Buffer) -> str:
-    """The text that a body is."""
-    try:
-        return str(data, "utf-8")
-    except UnicodeDecodeError as error:
-        raise Unreadable(f"has to be text in UTF-8: {error}") from None
 
 
 def read_properties(data: Buffer) -> dict[str, str]:

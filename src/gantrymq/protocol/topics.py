@@ -45,9 +45,7 @@ class TopicSettings:
     read_queues: Int = named("readQueueNums", default=16)
     write_queues: Int = named("writeQueueNums", default=16)
     perm: Int = READ | WRITE
-    filter_type: TopicFilterType | None = named(
-        "topicFilterType", default=TopicFilterType.SINGLE_TAG
-    )
+    filter_type: TopicFilterType = named("topicFilterType", default=TopicFilterType.SINGLE_TAG)
     flags: Int = named("topicSysFlag", default=0)
     ordered: bool = named("order", default=False)
     attributes: dict[str, str] = field(default_factory=dict)
@@ -61,7 +59,7 @@ class TopicSettings:
             raise LocalProtocolError(f"a line of topic settings cannot hold {self.topic!r}")
         attributes = fastjson.dumps(self.attributes).decode()
         numbers = f"{self.read_queues} {self.write_queues} {self.perm}"
-        return f"{self.topic} {numbers} {self.filter_type or 'SINGLE_TAG'} {attributes}"
+        return f"{self.topic} {numbers} {self.filter_type} {attributes}"
 
     @classmethod
     def from_line(cls, line: str) -> TopicSettings:
