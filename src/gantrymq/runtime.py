@@ -10,7 +10,7 @@ code. A flow that suspends all the same has awaited something foreign, and is to
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Coroutine, Iterator
+from collections.abc import AsyncIterator, Awaitable, Coroutine, Generator, Iterator
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
 if TYPE_CHECKING:
@@ -75,7 +75,9 @@ def _step(awaitable: Awaitable[T]) -> T:
     except StopIteration as done:
         value: T = done.value
         return value
-    close = getattr(steps, "close", None)
-    if close is not None:
-        close()
-    raise RuntimeError(_FOREIGN_AWAIT)
+    error = RuntimeError(_FOREIGN_AWAIT)
+    if isinstance(steps, Generator | Coroutine):
+        steps.close()
+    elif (throw := getattr(steps, "throw", None)) is not None:
+        throw(error)  # the step of an asynchronous generator ends only by what it raises
+    raise error
