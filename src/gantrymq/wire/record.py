@@ -77,6 +77,10 @@ _SYS_FLAG: Final = 7
 _SYS_FLAG_LOW_BYTE: Final = 39
 _STORE_TIME_AT: Final = 56
 _STORE_TIME: Final = Struct(">q")
+_BITS: Final = {
+    32: ("queue_id", "flag", "sys_flag", "born_port", "store_port", "reconsume_times"),
+    64: ("queue_offset", "log_offset", "born_ms", "store_ms", "prepared_offset"),
+}
 _LOCALHOST: Final = b"\x7f\0\0\1"
 
 
@@ -159,21 +163,20 @@ class StoredMessage:
 
     def encode(self) -> bytes:
         """The record, in the shape that its hosts need and the version that its topic needs."""
-        topic, body, raw = self.topic.encode(), self.body, self.property_bytes
-        topic_size, body_size, raw_size = len(topic), len(body), len(raw)
-        if self.version == 1 and topic_size <= MAX_TOPIC_V1:
-            magic, topic_width = MAGIC_V1, 1
-        else:
-            magic, topic_width = MAGIC_V2, 2
-        sys_flag, pack, head_size = self.sys_flag, _HEAD.pack, _HEAD_SIZE
-        if sys_flag & IPV6_BITS or len(self.born_ip) != 4 or len(self.store_ip) != 4:
-            sys_flag = sys_flag & ~IPV6_BITS | _ipv6_bits(self.born_ip, self.store_ip)
-            shape = _HEADS[sys_flag & IPV6_BITS]
-            pack, head_size = shape.pack, shape.size
-        if topic_size > MAX_TOPIC or raw_size > properties.MAX_SIZE:
-            self._refuse(topic_size)
         try:
-            head = pack(
+            topic, body, raw = self.topic.encode(), self.body, self.property_bytes
+            topic_size, body_size, raw_size = len(topic), len(body), len(raw)
+            if topic_size > MAX_TOPIC or raw_size > properties.MAX_SIZE:
+                self._refuse(topic_size)
+            magic, topic_width = MAGIC_V1, 1
+            if topic_size > MAX_TOPIC_V1 or self.version != 1:
+                magic, topic_width = MAGIC_V2, 2
+            sys_flag, shape, head_size = self.sys_flag, _HEAD, _HEAD_SIZE
+            if sys_flag & IPV6_BITS or len(self.born_ip) != 4 or len(self.store_ip) != 4:
+                sys_flag = sys_flag & ~IPV6_BITS | _ipv6_bits(self.born_ip, self.store_ip)
+                shape = _HEADS[sys_flag & IPV6_BITS]
+                head_size = shape.size
+            head = shape.pack(
                 head_size + body_size + topic_width + topic_size + 2 + raw_size,
                 magic,
                 zlib.crc32(body) & _CRC_MASK,
@@ -192,24 +195,24 @@ class StoredMessage:
                 self.prepared_offset,
                 body_size,
             )
-        except struct.error as error:
-            raise LocalProtocolError(f"{self!r} has a number out of range: {error}") from error
-        return b"".join(
-            (
-                head,
-                body,
-                topic_size.to_bytes(topic_width, "big"),
-                topic,
-                raw_size.to_bytes(2, "big"),
-                raw,
-            )
-        )
+        except (struct.error, UnicodeEncodeError) as error:
+            why = self._too_large() or error
+            raise LocalProtocolError(f"{self!r} cannot be stored: {why}") from error
+        topic_head, raw_head = topic_size.to_bytes(topic_width, "big"), raw_size.to_bytes(2, "big")
+        return b"".join((head, body, topic_head, topic, raw_head, raw))
 
     def _refuse(self, topic_size: int) -> NoReturn:
         raise LocalProtocolError(
             f"{self!r} cannot be stored: its topic has {topic_size} bytes (at most {MAX_TOPIC}), "
             f"its properties {len(self.property_bytes)} (at most {properties.MAX_SIZE})"
         )
+
+    def _too_large(self) -> str | None:
+        for bits, names in _BITS.items():
+            for name in names:
+                if not -1 << bits - 1 <= getattr(self, name) < 1 << bits - 1:
+                    return f"{name} {getattr(self, name)} does not fit an int{bits}"
+        return None
 
     def __repr__(self) -> str:
         return (
