@@ -10,7 +10,7 @@ code. A flow that suspends all the same has awaited something foreign, and is to
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Coroutine, Generator, Iterator
+from collections.abc import AsyncIterator, Awaitable, Coroutine, Iterator
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
 if TYPE_CHECKING:
@@ -76,8 +76,7 @@ def _step(awaitable: Awaitable[T]) -> T:
         value: T = done.value
         return value
     error = RuntimeError(_FOREIGN_AWAIT)
-    if isinstance(steps, Generator | Coroutine):
-        steps.close()
-    elif (throw := getattr(steps, "throw", None)) is not None:
-        throw(error)  # the step of an asynchronous generator ends only by what it raises
+    throw = getattr(steps, "throw", None)
+    if throw is not None:
+        throw(error)  # not close(): the step of an asynchronous generator ends only by an error
     raise error
