@@ -1,0 +1,306 @@
+"""Every file operation of the store goes through `Disk`, so that tests can stand in for the disk.
+
+Files of the store have a set size from the start and are mapped. They are sparse: `write` has the
+file system set aside room a stride ahead of what is written, and only then stores into the
+mapping. A full disk therefore shows as an `OSError` there, and never as the signal that a mapping
+without room behind it would bring.
+
+Readers get `view`, which is the mapping itself. It stays valid for as long as anyone holds a slice
+of it, also after `close` and after the file was removed.
+
+**What lasts.** Bytes survive the process once `write` returned, and the machine once `sync`
+returned. A name (of a new, renamed or removed file) survives the machine once `sync_directory`
+returned. After `sync` failed, nothing is known about the bytes: the system may have dropped them
+and call the next sync a success. Whoever calls it must not try again.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import mmap
+import os
+import shutil
+import sys
+from pathlib import Path
+from typing import Final, NamedTuple, Protocol
+
+from gantrymq.store import system
+from gantrymq.wire.command import Buffer
+
+STRIDE: Final = 256 * 1024
+"""How far ahead of the writer room is set aside, unless told otherwise."""
+
+
+class Entry(NamedTuple):
+    """What a directory holds under one name."""
+
+    name: str
+    size: int
+    is_directory: bool
+    modified_ms: int
+
+
+class Usage(NamedTuple):
+    """The file system under a path: its size, and what is free to us, in bytes."""
+
+    total: int
+    free: int
+
+    @property
+    def ratio(self) -> float:
+        """How much of it is used, from 0 to 1."""
+        return 1 - self.free / self.total if self.total else 1.0
+
+
+class File(Protocol):
+    """One file of set size, mapped."""
+
+    @property
+    def view(self) -> memoryview:
+        """All of its bytes, to read."""
+        ...
+
+    def write(self, at: int, data: Buffer) -> None:
+        """Put `data` at byte `at`; `OSError` where the disk has no room for it."""
+        ...
+
+    def zero_from(self, at: int) -> None:
+        """Make everything from byte `at` on zeros, without writing them where the system can."""
+        ...
+
+    def sync(self) -> None:
+        """Return once what was written will survive the machine."""
+        ...
+
+    def resident(self, start: int, end: int) -> bool:
+        """Whether these bytes are in memory, so that reading them does not wait for the disk."""
+        ...
+
+    def warm(self, start: int, end: int) -> None:
+        """Bring these bytes into memory. Takes its time, without keeping other threads waiting."""
+        ...
+
+    def close(self) -> None:
+        """Give up the file; slices of `view` that others hold stay valid."""
+        ...
+
+
+class Held(Protocol):
+    """A lock that this process holds."""
+
+    def release(self) -> None:
+        """Let others have it."""
+        ...
+
+
+class Disk(Protocol):
+    """What the store asks of a file system."""
+
+    def create(self, path: Path, size: int, *, stride: int = STRIDE) -> File:
+        """A new file of `size` zeros; an existing one is emptied first."""
+        ...
+
+    def open(self, path: Path, size: int, *, stride: int = STRIDE) -> File:
+        """A file that exists; one that is shorter than `size` is filled up with zeros."""
+        ...
+
+    def entries(self, directory: Path) -> list[Entry]:
+        """What `directory` holds, sorted by name; nothing where there is no such directory."""
+        ...
+
+    def exists(self, path: Path) -> bool:
+        """Whether there is a file or directory of this name."""
+        ...
+
+    def make_directory(self, directory: Path) -> None:
+        """Make it, and those above it, where they are missing; the new names last."""
+        ...
+
+    def remove(self, path: Path) -> None:
+        """Remove a file."""
+        ...
+
+    def remove_tree(self, directory: Path) -> None:
+        """Remove a directory and all that is in it; nothing happens where it is missing."""
+        ...
+
+    def rename(self, source: Path, target: Path) -> None:
+        """Give a file another name, in one step, in place of what had that name."""
+        ...
+
+    def read(self, path: Path) -> bytes:
+        """All bytes of a small file."""
+        ...
+
+    def write(self, path: Path, data: bytes) -> None:
+        """Make or replace a small file; its bytes last, its name is `sync_directory`'s business."""
+        ...
+
+    def sync_directory(self, directory: Path) -> None:
+        """Return once the names in `directory` will survive the machine."""
+        ...
+
+    def lock(self, path: Path) -> Held | None:
+        """Lock the first byte of a file, making it where it is missing; None if someone has it."""
+        ...
+
+    def usage(self, path: Path) -> Usage:
+        """How full the file system under `path` is."""
+        ...
+
+
+class MappedFile:
+    """A real file."""
+
+    __slots__ = ("_descriptor", "_map", "_path", "_reserved", "_stride", "size", "view")
+
+    def __init__(self, path: Path, descriptor: int, size: int, stride: int) -> None:
+        self._path = path
+        self._descriptor = descriptor
+        self._stride = stride
+        self._reserved = 0
+        self.size = size
+        self._map = mmap.mmap(descriptor, size)
+        self.view = memoryview(self._map).toreadonly()
+
+    def write(self, at: int, data: Buffer) -> None:
+        """See `File`."""
+        end = at + len(data)
+        if end > self._reserved:
+            self._reserve(end)
+        self._map[at:end] = data
+
+    def zero_from(self, at: int) -> None:
+        """See `File`. Readers must keep away from what goes: for a moment there is no file."""
+        os.ftruncate(self._descriptor, at)
+        os.ftruncate(self._descriptor, self.size)
+        self._reserved = min(self._reserved, at)
+
+    def sync(self) -> None:
+        """See `File`. A file without a name is lost already, whatever the system says."""
+        if os.fstat(self._descriptor).st_nlink == 0:
+            raise FileNotFoundError(errno.ENOENT, "removed while it was in use", str(self._path))
+        system.sync(self._descriptor, self._map)
+
+    def resident(self, start: int, end: int) -> bool:
+        """See `File`."""
+        return system.resident(self._map, start, end)
+
+    def warm(self, start: int, end: int) -> None:
+        """See `File`."""
+        system.warm(self._descriptor, start, end)
+
+    def close(self) -> None:
+        """See `File`."""
+        os.close(self._descriptor)
+        self.view.release()
+        with contextlib.suppress(BufferError):  # goes with the last slice that someone holds
+            self._map.close()
+
+    def _reserve(self, end: int) -> None:
+        start, stride = self._reserved, self._stride
+        target = min(self.size, -(-end // stride) * stride)
+        if end > target:
+            raise ValueError(f"byte {end} is past the end of {self._path} ({self.size} bytes)")
+        system.reserve(self._descriptor, start, target)
+        system.fault_in(self._map, max(start, target - stride), target)
+        self._reserved = target
+
+
+class RealDisk:
+    """The operating system's file system."""
+
+    def create(self, path: Path, size: int, *, stride: int = STRIDE) -> File:
+        """See `Disk`."""
+        return self._map(path, size, stride, os.O_CREAT | os.O_TRUNC)
+
+    def open(self, path: Path, size: int, *, stride: int = STRIDE) -> File:
+        """See `Disk`."""
+        return self._map(path, size, stride, 0)
+
+    def entries(self, directory: Path) -> list[Entry]:
+        """See `Disk`."""
+        try:
+            with os.scandir(directory) as found:
+                return sorted(map(_entry, found))
+        except FileNotFoundError:
+            return []
+
+    def exists(self, path: Path) -> bool:
+        """See `Disk`."""
+        return path.exists()
+
+    def make_directory(self, directory: Path) -> None:
+        """See `Disk`."""
+        if directory.is_dir():
+            return
+        self.make_directory(directory.parent)
+        directory.mkdir(exist_ok=True)
+        self.sync_directory(directory.parent)
+
+    def remove(self, path: Path) -> None:
+        """See `Disk`."""
+        path.unlink()
+
+    def remove_tree(self, directory: Path) -> None:
+        """See `Disk`."""
+        if directory.exists():
+            shutil.rmtree(directory)
+
+    def rename(self, source: Path, target: Path) -> None:
+        """See `Disk`."""
+        source.replace(target)
+
+    def read(self, path: Path) -> bytes:
+        """See `Disk`."""
+        return path.read_bytes()
+
+    def write(self, path: Path, data: bytes) -> None:
+        """See `Disk`."""
+        with path.open("wb") as file:
+            file.write(data)
+            file.flush()
+            system.sync(file.fileno(), None)
+
+    def sync_directory(self, directory: Path) -> None:
+        """See `Disk`."""
+        if sys.platform == "win32":
+            return  # its file systems log changes of names by themselves
+        descriptor = os.open(directory, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+    def lock(self, path: Path) -> Held | None:
+        """See `Disk`."""
+        return system.lock(path)
+
+    def usage(self, path: Path) -> Usage:
+        """See `Disk`."""
+        total, _, free = shutil.disk_usage(path)
+        return Usage(total, free)
+
+    def _map(self, path: Path, size: int, stride: int, how: int) -> File:
+        descriptor = os.open(path, os.O_RDWR | how | system.BINARY, 0o644)
+        try:
+            if os.fstat(descriptor).st_size < size:
+                os.ftruncate(descriptor, size)
+            return MappedFile(path, descriptor, size, stride)
+        except BaseException:
+            os.close(descriptor)
+            raise
+
+
+def replace_whole(disk: Disk, path: Path, data: bytes) -> None:
+    """Put `data` in place of a small file so that after any crash there is the old or the new."""
+    fresh = path.with_name(path.name + ".tmp")
+    disk.write(fresh, data)
+    disk.rename(fresh, path)
+    disk.sync_directory(path.parent)
+
+
+def _entry(found: os.DirEntry[str]) -> Entry:
+    about = found.stat()
+    return Entry(found.name, about.st_size, found.is_dir(), about.st_mtime_ns // 1_000_000)

@@ -1,0 +1,182 @@
+"""What operating systems do differently about files: room, syncing, what is in memory, locks.
+
+| | Linux | macOS | Windows |
+|---|---|---|---|
+| set room aside | `posix_fallocate` | a look at the free space | a look at the free space |
+| bytes last after | `fdatasync` | `msync`, then `F_FULLFSYNC` | `FlushFileBuffers` |
+| what is in memory | `mincore` | `mincore` | taken to be all |
+| lock | `fcntl` record lock, as Java's | the same | `LockFile` |
+
+Record locks belong to a process and not to a descriptor: a second lock in the same process would be
+granted, and closing *any* descriptor of the file would drop the first. Hence `_HELD`, and hence the
+lock file is written by who locks it and by nobody else.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import mmap
+import os
+import sys
+from pathlib import Path
+from typing import Final
+
+if sys.platform == "win32":
+    import msvcrt
+else:
+    import fcntl
+
+BINARY: Final[int] = getattr(os, "O_BINARY", 0)
+
+_LEAST_FREE: Final = 16 * 1024 * 1024
+"""Where room cannot be set aside, this much has to be free for each stride."""
+_POPULATE_WRITE: Final = 23
+"""MADV_POPULATE_WRITE, of Linux 5.14 and later."""
+_WARM_STEP: Final = 1024 * 1024
+_FULL_SYNC: Final = 51
+"""F_FULLFSYNC; macOS's own fsync leaves the bytes in the drive's cache."""
+_LOCK_TEXT: Final = b"lock"
+
+
+def reserve(descriptor: int, start: int, end: int) -> None:
+    """Have the file system set aside room for these bytes; `OSError` where it has none."""
+    if sys.platform == "linux":
+        try:
+            os.posix_fallocate(descriptor, start, end - start)
+        except OSError as error:
+            if error.errno not in (errno.EOPNOTSUPP, errno.EINVAL):
+                raise
+        else:
+            return
+    if sys.platform != "win32":
+        about = os.fstatvfs(descriptor)
+        if about.f_bavail * about.f_frsize < _LEAST_FREE:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+def fault_in(mapped: mmap.mmap, start: int, end: int) -> None:
+    """Make pages ready to be written, many for the price of one fault; only a saving of time."""
+    global _populate
+    if _populate:
+        first = start // mmap.PAGESIZE * mmap.PAGESIZE
+        try:
+            mapped.madvise(_POPULATE_WRITE, first, end - first)
+        except OSError as error:
+            if error.errno == errno.EINVAL:  # an older kernel
+                _populate = False
+
+
+_populate = sys.platform == "linux"
+
+
+def sync(descriptor: int, mapped: mmap.mmap | None) -> None:
+    """Return once the file's bytes, and what is needed to find them, will survive the machine."""
+    if sys.platform == "linux":
+        os.fdatasync(descriptor)
+        return
+    if mapped is not None:
+        mapped.flush()
+    if sys.platform == "darwin":
+        fcntl.fcntl(descriptor, _FULL_SYNC)
+    else:
+        os.fsync(descriptor)
+
+
+def resident(mapped: mmap.mmap, start: int, end: int) -> bool:
+    """Whether all these bytes are in memory."""
+    if _mincore is None:
+        return True
+    first = start // mmap.PAGESIZE * mmap.PAGESIZE
+    pages = -(-(end - first) // mmap.PAGESIZE)
+    found = (ctypes.c_ubyte * pages)()
+    # the object that knows the address also pins the mapping, so it must not outlive this line
+    base = ctypes.addressof(ctypes.c_char.from_buffer(mapped))
+    if _mincore(base + first, end - first, found) != 0:
+        return True
+    return all(state & 1 for state in found)
+
+
+def warm(descriptor: int, start: int, end: int) -> None:
+    """Read these bytes for nothing but to have them in memory; other threads can run meanwhile."""
+    if sys.platform != "win32":
+        for at in range(start, end, _WARM_STEP):
+            os.pread(descriptor, min(_WARM_STEP, end - at), at)
+
+
+class FileLock:
+    """A held lock."""
+
+    __slots__ = ("_descriptor", "_key")
+
+    def __init__(self, descriptor: int, key: tuple[int, int]) -> None:
+        self._descriptor = descriptor
+        self._key = key
+        _HELD.add(key)
+
+    def release(self) -> None:
+        """Let others have it."""
+        _HELD.discard(self._key)
+        os.close(self._descriptor)
+
+
+def lock(path: Path) -> FileLock | None:
+    """Lock the first byte of a file; None if someone has it already, this process included."""
+    if path.exists() and _identity(path.stat()) in _HELD:
+        return None
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | BINARY, 0o644)
+    try:
+        if _try_lock(descriptor):
+            os.lseek(descriptor, 0, os.SEEK_SET)
+            os.write(descriptor, _LOCK_TEXT)
+            return FileLock(descriptor, _identity(os.fstat(descriptor)))
+    except BaseException:
+        os.close(descriptor)
+        raise
+    os.close(descriptor)
+    return None
+
+
+_HELD: Final[set[tuple[int, int]]] = set()
+
+
+def _identity(about: os.stat_result) -> tuple[int, int]:
+    return about.st_dev, about.st_ino
+
+
+def _try_lock(descriptor: int) -> bool:
+    try:
+        if sys.platform == "win32":
+            msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1)
+        else:
+            fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB, 1)
+    except OSError as error:
+        if error.errno in (errno.EACCES, errno.EAGAIN, errno.EDEADLK):
+            return False
+        raise
+    return True
+
+
+class _Mincore:
+    """The C library's `mincore`, found at the first import."""
+
+    __slots__ = ("_call",)
+
+    def __init__(self, library: ctypes.CDLL) -> None:
+        self._call = library.mincore
+        self._call.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_void_p)
+        self._call.restype = ctypes.c_int
+
+    def __call__(self, address: int, length: int, found: ctypes.Array[ctypes.c_ubyte]) -> int:
+        result: int = self._call(address, length, found)
+        return result
+
+
+def _find_mincore() -> _Mincore | None:
+    try:
+        return None if sys.platform == "win32" else _Mincore(ctypes.CDLL(None))
+    except (AttributeError, OSError):
+        return None
+
+
+_mincore: Final = _find_mincore()
