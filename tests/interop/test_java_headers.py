@@ -30,6 +30,7 @@ FREE_FIELDS = {
     "IS_SUPPORT_HEART_BEAT_V2",
     "IS_SUB_CHANGE",
     "__ZONE_NAME",
+    "__ZONE_MODE",
 }
 """Written by Java with `addExtField`, so no header class has them."""
 

@@ -51,6 +51,8 @@ public final class CodecPeer {
         OPERATIONS.put("bodies.find", item -> Bodies.find((String) item));
         OPERATIONS.put("codes", item -> Codes.all());
         OPERATIONS.put("constants", item -> Codes.ofClass((String) item));
+        OPERATIONS.put("client.send", item -> Clients.send(map(item)));
+        OPERATIONS.put("client.pull", item -> Clients.pull(map(item)));
         OPERATIONS.put("topics.text", item -> Bodies.topicText((String) item));
         OPERATIONS.put("registration.read", item -> Bodies.readRegistration(map(item)));
         OPERATIONS.put("registration.write", item -> Bodies.writeRegistration(map(item)));
@@ -69,6 +71,7 @@ public final class CodecPeer {
             try {
                 request = new byte[in.readInt()];
             } catch (EOFException end) {
+                Runtime.getRuntime().halt(0); // clients have threads of their own, and nobody waits for them
                 return;
             }
             in.readFully(request);

@@ -52,7 +52,7 @@ final class Messages {
         return values;
     }
 
-    private static Map<String, Object> describe(MessageExt message) {
+    static Map<String, Object> describe(MessageExt message) {
         Map<String, Object> value = described(message);
         value.put("store_size", message.getStoreSize());
         value.put("crc", message.getBodyCRC());
