@@ -1,5 +1,7 @@
 """How tests run coroutines, and a small request that they send around.
 
+`World` is a kind of loop with a kind of network; what is said of connections has to hold in each.
+
 `run_on(loop, main)` runs a coroutine on a fresh loop of that kind, within a time limit, and fails
 if it leaves a task behind. Nothing waits for time to pass: tests that are about time run on the
 `virtual` loop.
@@ -9,14 +11,21 @@ from __future__ import annotations
 
 import asyncio
 import gc
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
+from dataclasses import dataclass
 from typing import Any, Final, Literal, TypeVar
 
 import uvloop
 
-from gantrymq.protocol.base import Buffer, Int, Reply, Request, declared, raw_body
+from gantrymq.errors import TopicNotFound
+from gantrymq.net.aio import Peer, Server, Tcp, connect, serve
+from gantrymq.net.memory import MemoryNetwork
+from gantrymq.net.network import Network
+from gantrymq.protocol.base import Buffer, Int, Reply, Request, declared, raw_body, table
 from gantrymq.testing.clock import VirtualLoop
 from gantrymq.wire.codes import RequestCode
+from gantrymq.wire.command import Command
+from gantrymq.wire.connection import Connection
 
 T = TypeVar("T")
 LoopName = Literal["asyncio", "uvloop", "virtual"]
@@ -58,7 +67,7 @@ async def _bounded(main: Coroutine[Any, Any, T], seconds: float) -> T:
 
 async def until(condition: Callable[[], object]) -> None:
     """Let the loop turn until `condition` holds; the test's own limit is the limit."""
-    while not condition():
+    while not condition():  # noqa: ASYNC110 – tests watch what nobody signals
         await asyncio.sleep(0.001)
 
 
@@ -88,3 +97,140 @@ class Other(Request[EchoReply]):
     CODE = RequestCode.CLEAN_UNUSED_TOPIC
 
     topic: str = "orders"
+
+
+@dataclass(slots=True, kw_only=True)
+class World:
+    """A kind of loop and a kind of network, for tests that hold on every one of them."""
+
+    loop: LoopName
+    network: Network
+    listen: str
+    """Where a server can listen."""
+
+    def run(self, main: Coroutine[Any, Any, T]) -> T:
+        """What `main` returns."""
+        return run_on(self.loop, main)
+
+    async def serve(self, owner: Parrot, **how: Any) -> Server:
+        """A server that answers from `PARROT`."""
+        return await serve(self.listen, PARROT, owner, network=self.network, **how)
+
+    async def connect(self, server: Server, **how: Any) -> Peer:
+        """A connection to it."""
+        return await connect(server.address, network=self.network, **how)
+
+
+WORLDS: Final = ("tcp on asyncio", "tcp on uvloop", "memory")
+
+
+def world(name: str) -> World:
+    """The world of that name."""
+    if name == "memory":
+        return World(loop="virtual", network=MemoryNetwork(), listen="parrot:0")
+    loop: LoopName = "uvloop" if "uvloop" in name else "asyncio"
+    return World(loop=loop, network=Tcp(), listen="127.0.0.1:0")
+
+
+class Parrot:
+    """The owner of the handlers below: what they saw, and the gate that some of them wait at."""
+
+    def __init__(self) -> None:
+        self.heard: list[str] = []
+        self.waiting = 0
+        self.most_waiting = 0
+        self.cancelled = 0
+        self.gate: asyncio.Event = asyncio.Event()
+
+
+def parrot(request: Echo, owner: Parrot, peer: Peer) -> EchoReply | Awaitable[EchoReply]:
+    """Send it back, or do as told."""
+    owner.heard.append(request.how)
+    match request.how:
+        case "wait":
+            return _parked(request, owner)
+        case "ask back":
+            return peer.call(Echo(how="asked back", body=request.body), timeout=5.0)
+        case "refuse":
+            raise TopicNotFound.because("no such topic")
+        case "refuse later":
+            return _fails(TopicNotFound.because("no such topic"))
+        case "crash":
+            raise ZeroDivisionError("by nought")
+        case "crash later":
+            return _fails(ZeroDivisionError("by nought"))
+        case "cancelled":
+            work: asyncio.Future[EchoReply] = asyncio.get_running_loop().create_future()
+            work.cancel()
+            return work
+        case "huge":
+            return EchoReply(body=bytes(peer.options.frame_limit))
+        case "repeat":
+            return EchoReply(body=bytes(request.body) * 1024)
+        case _:
+            return EchoReply(body=request.body)
+
+
+async def _parked(request: Echo, owner: Parrot) -> EchoReply:
+    owner.waiting += 1
+    owner.most_waiting = max(owner.most_waiting, owner.waiting)
+    try:
+        await owner.gate.wait()
+    except asyncio.CancelledError:
+        owner.cancelled += 1
+        raise
+    finally:
+        owner.waiting -= 1
+    return EchoReply(body=request.body)
+
+
+async def _fails(error: Exception) -> EchoReply:
+    await asyncio.sleep(0)
+    raise error
+
+
+PARROT: Final = table(Echo.answered_by(parrot))
+
+
+class Wire(asyncio.BufferedProtocol):
+    """A connection of raw bytes, for the other ends that tests are about."""
+
+    def __init__(self) -> None:
+        self.got = bytearray()
+        self.lost: asyncio.Future[Exception | None] = asyncio.get_running_loop().create_future()
+        self._room = bytearray(65_536)
+
+    @classmethod
+    async def to(cls, server: Server, network: Network) -> Wire:
+        """Such a connection to `server`."""
+        wire = cls()
+        await network.connect(server.address, lambda: wire, timeout=5.0)
+        return wire
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        self.transport = transport
+
+    def get_buffer(self, sizehint: int) -> bytearray:
+        return self._room
+
+    def buffer_updated(self, nbytes: int) -> None:
+        self.got += self._room[:nbytes]
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.lost.set_result(exc)
+
+    def replies(self) -> list[Command]:
+        """The commands among the bytes that came."""
+        return list(Connection().feed(bytes(self.got)))
+
+    async def close(self) -> None:
+        """Close it, and see it gone."""
+        self.transport.close()
+        await self.lost
+
+
+def frame(request: Request[Any], opaque: int = 1) -> bytes:
+    """The bytes of `request`."""
+    command = request.command()
+    command.opaque = opaque
+    return b"".join(Connection().encode(command))

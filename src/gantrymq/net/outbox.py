@@ -32,6 +32,7 @@ class Outbox:
         "_waiting",
         "bytes_out",
         "last_write",
+        "writes",
     )
 
     def __init__(
@@ -53,8 +54,10 @@ class Outbox:
         self._paused = False
         self._waiting: list[asyncio.Future[None]] = []
         self.bytes_out = 0
+        self.writes = 0
+        """How often something was handed over."""
         self.last_write = loop.time()
-        """When something was last handed over that was not merely put in a queue."""
+        """When something was last handed over to a transport that was not full already."""
         transport.set_write_buffer_limits(high=options.write_high, low=options.write_low)
 
     @property
@@ -92,15 +95,16 @@ class Outbox:
         if not parts:
             return
         self._parts = []
+        self.writes += 1
         self.bytes_out += self._size
         self._size = 0
         if self._transport.is_closing():
             return
+        if not self._paused:
+            self.last_write = self._loop.time()
         self._transport.writelines(parts)
         if self._paused:
             self._check_limit()
-        else:
-            self.last_write = self._loop.time()
 
     async def wait(self) -> None:
         """Return when there is room; raises what `close` was given if it never comes."""
