@@ -81,7 +81,8 @@ class GetRoute(TopicRequest[RouteReply]):
     """Where a topic's queues are.
 
     Java answers clients before 4.9.4 with unquoted number keys, unless `strict_json` is set; the
-    answer's `command(bare_numbers=True)` does the same.
+    answer's `command(bare_numbers=True)` does the same. With `zone_mode`, masters of other zones
+    than `zone` are left out.
 
     RocketMQ: GetRouteInfoRequestHeader, code 105.
     """
@@ -90,6 +91,8 @@ class GetRoute(TopicRequest[RouteReply]):
 
     topic: str
     strict_json: bool | None = named("acceptStandardJsonOnly", default=None)
+    zone: str | None = named("__ZONE_NAME", default=None)
+    zone_mode: bool | None = named("__ZONE_MODE", default=None)
     version: Int = of_frame("version", default=CURRENT)
 
 
