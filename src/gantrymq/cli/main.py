@@ -1,7 +1,8 @@
 """The root of the command line: one module per noun, found through one table.
 
-A noun's module holds a click command named `command`. It is imported when the noun is used, and it
-imports the client or the servers only inside its functions, so that `gantry` starts at once.
+A noun's module holds a click command named `command`, or as the table says behind a colon. It is
+imported when the noun is used, and it imports the client or the servers only inside its functions,
+so that `gantry` starts at once.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from gantrymq.errors import GantryError
 
 NOUNS: Final = {
     "completion": "gantrymq.cli.completion",
+    "namesrv": "gantrymq.cli.serve:namesrv",
 }
 
 INTERRUPTED: Final = 130
@@ -33,7 +35,8 @@ class Nouns(click.Group):
         """The noun's command; None makes click refuse the name."""
         if cmd_name not in NOUNS:
             return None
-        command = import_module(NOUNS[cmd_name]).command
+        module, _, name = NOUNS[cmd_name].partition(":")
+        command = getattr(import_module(module), name or "command")
         assert isinstance(command, click.Command), cmd_name
         return command
 
