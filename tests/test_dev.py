@@ -151,7 +151,7 @@ def test_help_names_every_command(checkout, dev, arguments):
     [
         (["tset"], "there is no command tset; there are: bench, clean, docs, lint, run, test"),
         (["lint", "src"], "lint takes no argument but --fix, not src"),
-        (["clean", "all"], "clean takes no arguments"),
+        (["clean", "all"], "clean takes no argument but --all, not all"),
         (["bench", "wire"], "there is no benchmark wire; there are: none"),
     ],
 )
@@ -555,7 +555,7 @@ def test_clean_removes_what_was_made_and_nothing_else(checkout):
         checkout.write(name, "")
         for name in ("src/a/__pycache__/x.pyc", "dist/a.whl", "docs/_build/html/i", ".ruff_cache/x")
     ]
-    made += [checkout.write(str(checkout.cache / name / "x"), "") for name in ("jars", "jre")]
+    shared = [checkout.write(str(checkout.cache / name / "x"), "") for name in ("jars", "jre")]
     kept = [checkout.write("src/a/x.py", ""), checkout.write(str(checkout.cache / "own"), "")]
     code, stdout, stderr = checkout.dev("clean")
     assert (code, stderr) == (0, "")
@@ -563,4 +563,7 @@ def test_clean_removes_what_was_made_and_nothing_else(checkout):
     assert not any(path.exists() for path in made)
     assert not (checkout.root / ".venv").exists()
     assert not (checkout.root / ".cache").exists()
+    assert all(path.exists() for path in kept + shared)
+    assert checkout.dev("clean", "--all")[0] == 0
+    assert not any(path.exists() for path in shared)
     assert all(path.exists() for path in kept)
