@@ -53,6 +53,8 @@ public final class CodecPeer {
         OPERATIONS.put("constants", item -> Codes.ofClass((String) item));
         OPERATIONS.put("client.send", item -> Clients.send(map(item)));
         OPERATIONS.put("client.pull", item -> Clients.pull(map(item)));
+        OPERATIONS.put("call", item -> Statics.call(map(item)));
+        OPERATIONS.put("acl.sign", item -> Statics.sign(map(item)));
         OPERATIONS.put("topics.text", item -> Bodies.topicText((String) item));
         OPERATIONS.put("registration.read", item -> Bodies.readRegistration(map(item)));
         OPERATIONS.put("registration.write", item -> Bodies.writeRegistration(map(item)));
