@@ -12,7 +12,7 @@ import jars
 import pytest
 from peer import JavaPeer
 
-from gantrymq.wire import batch, compression, flags, properties, record
+from gantrymq.wire import batch, columns, compression, flags, properties, record
 from gantrymq.wire.batch import BatchMessage
 from gantrymq.wire.record import StoredMessage
 
@@ -118,6 +118,23 @@ def test_a_whole_answer_with_what_is_no_message_at_its_end(
     (read,) = peer.ask("messages.decode", [data])
     assert [value["id"] for value in read] == [m.message_id for m in ours]
     assert [value["store_size"] for value in read] == [m.size for m in ours]
+
+
+def test_columns_of_what_java_writes(peer: JavaPeer, message_version: int, rng: Random) -> None:
+    messages = [generated.message(rng, message_version) for _ in range(2000)]
+    asked = [described(message) | {"version": message_version} for message in messages]
+    data = b"".join(peer.ask("messages.encode", asked))
+    found = columns.decode(data)
+    assert len(found) == len(messages)
+    assert [found.message(row) for row in range(len(found))] == list(
+        record.iterate(data, unwrap=False)
+    )
+    for name in columns.NUMBERS:
+        if name != "body_crc":  # of the compressed body, which is Java's own
+            assert found[name].tolist() == [getattr(message, name) for message in messages], name
+    topics = [data[at:end].decode() for at, end in zip(*found.topic, strict=True)]
+    assert topics == [message.topic for message in messages]
+    found.check_crc()
 
 
 def wrapping(rng: Random, version: int) -> tuple[StoredMessage, list[BatchMessage]]:
