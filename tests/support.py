@@ -17,7 +17,7 @@ from typing import Any, Final, Literal, TypeVar
 
 import uvloop
 
-from gantrymq.errors import TopicNotFound
+from gantrymq.errors import GoingAway, TopicNotFound
 from gantrymq.net.aio import Peer, Server, Tcp, connect, serve
 from gantrymq.net.memory import MemoryNetwork
 from gantrymq.net.network import Network
@@ -26,6 +26,7 @@ from gantrymq.testing.clock import VirtualLoop
 from gantrymq.wire.codes import RequestCode
 from gantrymq.wire.command import Command
 from gantrymq.wire.connection import Connection
+from gantrymq.wire.versions import CURRENT
 
 T = TypeVar("T")
 LoopName = Literal["asyncio", "uvloop", "virtual"]
@@ -159,6 +160,8 @@ def parrot(request: Echo, owner: Parrot, peer: Peer) -> EchoReply | Awaitable[Ec
             raise ZeroDivisionError("by nought")
         case "crash later":
             return _fails(ZeroDivisionError("by nought"))
+        case "go away":
+            raise GoingAway.because("please go away")
         case "cancelled":
             work: asyncio.Future[EchoReply] = asyncio.get_running_loop().create_future()
             work.cancel()
@@ -229,8 +232,9 @@ class Wire(asyncio.BufferedProtocol):
         await self.lost
 
 
-def frame(request: Request[Any], opaque: int = 1) -> bytes:
+def frame(request: Request[Any], opaque: int = 1, *, version: int = CURRENT) -> bytes:
     """The bytes of `request`."""
     command = request.command()
+    command.version = version
     command.opaque = opaque
     return b"".join(Connection().encode(command))

@@ -80,7 +80,13 @@ class Pool:
         if place.opening is None:
             place.attempts.check(address, asyncio.get_running_loop().time())
             place.opening = asyncio.create_task(self._open(address, place))
-        outcome = await asyncio.shield(place.opening)
+        opening = place.opening
+        try:
+            outcome = await asyncio.shield(opening)
+        except asyncio.CancelledError:
+            if not opening.cancelled():
+                raise
+            raise ClosedError(f"the pool was closed; no connection to {address}") from None
         if isinstance(outcome, ConnectFailed):
             raise ConnectFailed(*outcome.args) from outcome
         return outcome

@@ -135,7 +135,8 @@ def _listening(
 ) -> Iterable[socket.socket]:
     """One listening socket; none if "every interface" includes a family that is not there."""
     try:
-        sock = socket.socket(family, socket.SOCK_STREAM)
+        # asyncio turns Nagle's delay off only where the protocol is named
+        sock = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     except OSError:
         if host:
             raise

@@ -214,7 +214,7 @@ def test_callers_wait_while_as_many_as_may_be_are_in_flight(anywhere: World) -> 
     async def scene(owner: Parrot, server: Server, peer: Peer) -> None:
         calls = [asyncio.ensure_future(peer.call(Echo(how="wait"), timeout=60)) for _ in range(20)]
         await until(lambda: owner.waiting == 3)
-        with pytest.raises(CallTimeout, match="no room for a call .* 3 wait for their reply"):
+        with pytest.raises(CallTimeout, match=r"no room for a call .* 3 wait for their reply"):
             await peer.call(Echo(), timeout=0.05)
         calls.pop().cancel()
         calls.pop(0).cancel()
