@@ -158,7 +158,7 @@ def write_registration(
         if version < V3_0_11:
             return fastjson.dumps(shape(TopicTable).write(registration.table))
         return fastjson.dumps(shape(Registration).write(registration))
-    except Unreadable as error:
+    except ValueError as error:
         raise LocalProtocolError(f"registration: {error}") from None
 
 

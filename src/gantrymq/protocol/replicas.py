@@ -17,7 +17,7 @@ from gantrymq.protocol.base import (
     whole_body,
 )
 from gantrymq.protocol.data_version import DataVersion
-from gantrymq.protocol.scalars import Unreadable
+from gantrymq.protocol.scalars import INT64_LEAST, INT64_MOST, Unreadable, within
 from gantrymq.protocol.text_forms import bytes_form
 from gantrymq.wire.codes import RequestCode
 
@@ -69,7 +69,7 @@ def write_checkpoint(checkpoint: TimerCheckpoint) -> bytes:
         version.timestamp_ms,
         version.counter,
     )
-    packed = b"".join(int.to_bytes(number, 8, "big", signed=True) for number in numbers)
+    packed = _WHOLE.pack(*(within(number, INT64_LEAST, INT64_MOST) for number in numbers))
     return packed if checkpoint.version is not None else packed[: _SHORT.size]
 
 

@@ -115,6 +115,8 @@ def read_bits(value: Any) -> int:
 
 def write_bits(bits: int) -> str:
     """The same base64, without empty bytes at the end."""
+    if bits < 0:
+        raise ValueError(f"a bit set cannot be negative, and is {bits}")
     return b64encode(bits.to_bytes((bits.bit_length() + 7) // 8, "little")).decode()
 
 
