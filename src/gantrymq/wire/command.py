@@ -138,8 +138,8 @@ def decode_json(data: Buffer) -> Command:
     try:
         code, opaque, flag = header["code"], header["opaque"], header["flag"]
         version, language = header["version"], header["language"]
-        if type(code) is type(opaque) is type(flag) is type(version) is int and not (
-            (code + _I32_BIAS | opaque + _I32_BIAS | flag + _I32_BIAS | version + _I32_BIAS) >> 32
+        if type(code) is type(opaque) is type(flag) is type(version) is int and (
+            -1 <= (code | opaque | flag | version) >> 31 <= 0  # 32 bits with their sign
         ):
             command.code, command.opaque, command.flag = code, opaque, flag
             command.version, command.language = version, _LANGUAGE_NUMBERS[language]
