@@ -31,6 +31,9 @@ from gantrymq.wire.command import Buffer
 STRIDE: Final = 256 * 1024
 """How far ahead of the writer room is set aside, unless told otherwise."""
 
+_ZERO_STEP: Final = 64 * 1024
+_ZEROS: Final = bytes(_ZERO_STEP)
+
 
 class Entry(NamedTuple):
     """What a directory holds under one name."""
@@ -66,7 +69,7 @@ class File(Protocol):
         ...
 
     def zero_from(self, at: int) -> None:
-        """Make everything from byte `at` on zeros, without writing them where the system can."""
+        """Make everything from byte `at` on zeros; what is zeros already is not written."""
         ...
 
     def sync(self) -> None:
@@ -102,7 +105,7 @@ class Disk(Protocol):
         ...
 
     def open(self, path: Path, size: int, *, stride: int = STRIDE) -> File:
-        """A file that exists; one that is shorter than `size` is filled up with zeros."""
+        """A file that exists and has `size` bytes."""
         ...
 
     def entries(self, directory: Path) -> list[Entry]:
@@ -172,10 +175,12 @@ class MappedFile:
         self._map[at:end] = data
 
     def zero_from(self, at: int) -> None:
-        """See `File`. Readers must keep away from what goes: for a moment there is no file."""
-        os.ftruncate(self._descriptor, at)
-        os.ftruncate(self._descriptor, self.size)
-        self._reserved = min(self._reserved, at)
+        """See `File`."""
+        for start, end in system.stretches(self._descriptor, at, self.size):
+            for step in range(start, end, _ZERO_STEP):
+                stop = min(step + _ZERO_STEP, end)
+                if self.view[step:stop] != _ZEROS[: stop - step]:
+                    self._map[step:stop] = _ZEROS[: stop - step]
 
     def sync(self) -> None:
         """See `File`. A file without a name is lost already, whatever the system says."""
@@ -285,7 +290,7 @@ class RealDisk:
     def _map(self, path: Path, size: int, stride: int, how: int) -> File:
         descriptor = os.open(path, os.O_RDWR | how | system.BINARY, 0o644)
         try:
-            if os.fstat(descriptor).st_size < size:
+            if how & os.O_CREAT:
                 os.ftruncate(descriptor, size)
             return MappedFile(path, descriptor, size, stride)
         except BaseException:

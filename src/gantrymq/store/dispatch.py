@@ -1,4 +1,4 @@
-"""What a message leaves behind besides its record: an entry in its consume queue, and index entries.
+"""What a message leaves behind besides its record: an entry in its queue, and some in the index.
 
 The log is the truth; this module keeps the rest in step with it, while messages are appended and
 when a log is read again after a crash. Both ways end in the same calls, so both make the same
@@ -9,165 +9,132 @@ point that is surely too early. **A hole** (records that were damaged and cannot
 is filled with entries that point nowhere, so that the offsets after it stay what they were. **A
 queue that starts anew** shows as a smaller queue offset at a later place in the log: its topic was
 deleted and made again. Its older entries go.
-
-The shapes of queue and index are given here as protocols, because the log does not care how they
-keep their entries.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import Literal, Protocol, TypeAlias
+from collections.abc import Callable
+from typing import Final, TypeAlias
 
-Entry: TypeAlias = tuple[int, int, int]
-"""Of a consume queue: log offset, size, tags code."""
+from gantrymq.rules.delay import DELAY_LEVELS, DelayLevels
+from gantrymq.rules.filtering import tag_code
+from gantrymq.store.queue_table import QueueTable, Slot
+from gantrymq.store.shapes import Index
+from gantrymq.wire import properties
+from gantrymq.wire.flags import TRANSACTION_BITS, Transaction
+from gantrymq.wire.record import StoredMessage
 
-Boundary: TypeAlias = Literal["lower", "upper"]
-"""Which of several messages of one time, and which neighbour of a time that has none."""
+Arrived: TypeAlias = Callable[[str, int, int, int, int, bytes], object]
+"""Told of each message that can be read from now on: topic, queue id, queue offset, tags code,
+store time in ms, properties as stored."""
+
+SCHEDULE_TOPIC: Final = "SCHEDULE_TOPIC_XXXX"
+"""Here messages wait for a delay level to pass."""
+
+_MOST_TAGS: Final = 10_000
+_IN_QUEUES: Final = frozenset((Transaction.NONE, Transaction.COMMIT))
 
 
-class Queue(Protocol):
-    """One consume queue: for each queue offset, where the message is.
+class Gap(Exception):
+    """A queue lacks entries before the one that is dispatched: the log has to be read earlier."""
 
-    Appending, reading and truncating happen on one thread; `sync` may run on another.
+
+class Dispatcher:
+    """Brings messages of the log into queues and index.
+
+    RocketMQ: ReputMessageService, CommitLogDispatcher.
     """
 
-    @property
-    def min_offset(self) -> int:
-        """The first queue offset that can be read."""
-        ...
+    __slots__ = ("_codes", "_delays", "_index", "_queues", "arrived")
 
-    @property
-    def max_offset(self) -> int:
-        """The queue offset that the next message gets."""
-        ...
-
-    @property
-    def max_log_offset(self) -> int:
-        """Where the record of its last entry ends in the log; -1 where there is no entry."""
-        ...
-
-    @property
-    def size(self) -> int:
-        """How many bytes its files take, for reports."""
-        ...
-
-    def append(self, log_offset: int, size: int, tags_code: int, queue_offset: int) -> None:
-        """Add the entry of `queue_offset`.
-
-        One that is there already (`queue_offset < max_offset`) is passed over. Where
-        `queue_offset > max_offset` the gap is filled with RocketMQ's blank entries (0, 2**31 - 1,
-        0), and in an empty queue `min_offset` is then `queue_offset`.
-        """
-        ...
-
-    def entries(self, first: int, count: int) -> Iterable[Entry]:
-        """Up to `count` entries from queue offset `first` on, which is within the bounds.
-
-        May end early, at the end of a file.
-        """
-        ...
-
-    def truncate(self, log_end: int) -> None:
-        """Drop the entries of records that end after `log_end`."""
-        ...
-
-    def correct_min(self, log_start: int) -> None:
-        """Drop, from the front, what points before `log_start`: whole files, else by number.
-
-        Where every entry does, `min_offset` becomes `max_offset`, which stays.
-        """
-        ...
-
-    def offset_at(self, store_ms: int, boundary: Boundary) -> int:
-        """The queue offset of that time, within the bounds (`semantics.md` 1.3)."""
-        ...
-
-    def recover(self) -> None:
-        """Find the last whole entry after a crash; what follows it is dropped."""
-        ...
-
-    def sync(self) -> None:
-        """Return once all entries will survive the machine; nothing where none is new."""
-        ...
-
-    def clear(self) -> None:
-        """Drop all entries; the next one may have any queue offset, as in a new queue."""
-        ...
-
-    def close(self) -> None:
-        """Close its files; what was appended stays."""
-        ...
-
-    def destroy(self) -> None:
-        """Remove its files."""
-        ...
-
-
-class IndexHits(Protocol):
-    """What a question to the index found."""
-
-    @property
-    def log_offsets(self) -> Sequence[int]:
-        """Where messages with that key's hash are, newest first."""
-        ...
-
-    @property
-    def last_update_ms(self) -> int:
-        """The store time of the newest indexed message."""
-        ...
-
-    @property
-    def last_update_log_offset(self) -> int:
-        """Where that message is."""
-        ...
-
-
-class Index(Protocol):
-    """Which messages have a key."""
-
-    @property
-    def max_log_offset(self) -> int:
-        """The log offset of the newest message that is in it; -1 where there is none."""
-        ...
-
-    @property
-    def max_store_ms(self) -> int:
-        """The store time of that message; 0 where there is none."""
-        ...
-
-    @property
-    def size(self) -> int:
-        """How many bytes its files take, for reports."""
-        ...
-
-    def put(
-        self,
-        keys: Sequence[str],
-        unique_key: str | None,
-        topic: str,
-        log_offset: int,
-        store_ms: int,
+    def __init__(
+        self, queues: QueueTable, index: Index | None, delays: DelayLevels = DELAY_LEVELS
     ) -> None:
-        """Add a message; one that is there already (`log_offset < max_log_offset`) is left."""
-        ...
+        self._queues = queues
+        self._index = index
+        self._delays = delays
+        self._codes: dict[bytes, int] = {b"": 0}
+        self.arrived: Arrived | None = None
 
-    def query(self, topic: str, key: str, limit: int, begin_ms: int, end_ms: int) -> IndexHits:
-        """The newest messages with the key's hash, within these store times."""
-        ...
+    def dispatch(self, slot: Slot, message: StoredMessage) -> None:
+        """A message that was just appended."""
+        raw = message.property_bytes
+        kind = message.sys_flag & TRANSACTION_BITS
+        if kind in _IN_QUEUES:
+            code = self.tags_code(message)
+            slot.append(message.log_offset, message.size, code, message.queue_offset)
+        if self._index is not None and kind != Transaction.ROLLBACK:
+            self._put(message)
+        if self.arrived is not None and kind in _IN_QUEUES:
+            self.arrived(
+                message.topic, message.queue_id, message.queue_offset, code, message.store_ms, raw
+            )
 
-    def recover(self, trusted_ms: int) -> None:
-        """Drop, after a crash, the files that were written to after `trusted_ms`."""
-        ...
+    def again(self, message: StoredMessage, *, fill: bool) -> None:
+        """A message that was read from the log; without `fill`, a gap before it raises `Gap`."""
+        kind = message.sys_flag & TRANSACTION_BITS
+        if kind in _IN_QUEUES:
+            self._requeue(message, fill)
+        if self._index is not None and kind != Transaction.ROLLBACK:
+            self._put(message)
 
-    def correct_min(self, log_start: int) -> None:
-        """Remove the files that only know of messages before `log_start`, except the newest."""
-        ...
+    def tags_code(self, message: StoredMessage) -> int:
+        """What the queue's entry says of the message: its tag's code, or when it is due."""
+        if message.topic == SCHEDULE_TOPIC:
+            level = _number(message.find(properties.DELAY))
+            if level > 0:
+                return message.store_ms + 1000 * self._delays.delay(level)
+        tag = _value(message.property_bytes, b"TAGS\x01", properties.TAGS)
+        code = self._codes.get(tag)
+        if code is None:
+            if len(self._codes) > _MOST_TAGS:
+                self._codes = {b"": 0}
+            code = self._codes[tag] = tag_code(tag.decode("utf-8", "replace"))
+        return code
 
-    def sync(self) -> None:
-        """Return once all entries will survive the machine; nothing where none is new."""
-        ...
+    def _requeue(self, message: StoredMessage, fill: bool) -> None:
+        slot = self._queues.obtain(message.topic, message.queue_id)
+        queue, offset = slot.queue, message.queue_offset
+        if offset < queue.max_offset:
+            if message.log_offset < queue.max_log_offset:
+                return
+            queue.clear()
+        elif offset > queue.max_offset and not fill:
+            raise Gap(f"{slot!r} is asked to take {message!r}")
+        queue.append(message.log_offset, message.size, self.tags_code(message), offset)
+        slot.next_offset = queue.max_offset
 
-    def close(self) -> None:
-        """Close its files; what was put stays."""
-        ...
+    def _put(self, message: StoredMessage) -> None:
+        raw = message.property_bytes
+        keys = _value(raw, b"KEYS\x01", properties.KEYS)
+        unique = _value(raw, b"UNIQ_KEY\x01", properties.UNIQUE_KEY)
+        if keys or unique:
+            assert self._index is not None
+            self._index.put(
+                [key for key in keys.decode("utf-8", "replace").split(" ") if key],
+                unique.decode("utf-8", "replace") or None,
+                message.topic,
+                message.log_offset,
+                message.store_ms,
+            )
+
+
+def _value(raw: bytes, mark: bytes, name: str) -> bytes:
+    """As `properties.find(raw, name)`, but quicker, and bytes; nothing is `b""`."""
+    at = raw.rfind(mark)
+    if at < 0:
+        return b""
+    if at == 0 or raw[at - 1] == 2:
+        start = at + len(mark)
+        end = raw.find(b"\x02", start)
+        value = raw[start:] if end < 0 else raw[start:end]
+        if value:
+            return value
+    return (properties.find(raw, name) or "").encode()
+
+
+def _number(text: str | None) -> int:
+    try:
+        return int(text or 0)
+    except ValueError:
+        return 0

@@ -7,8 +7,7 @@ commitlog/00000000001073741824   bytes size … 2·size-1, and so on: 20 digits,
 
 **Loading** follows RocketMQ: names are sorted, directories are passed over, an empty last file
 (one that was just being made) is removed, and a file of any other size than the set one is refused,
-since its offsets would all be wrong. One case is ours: a last file that is too short, but not
-empty, was being cut when the machine stopped, and is filled up.
+since its offsets would all be wrong.
 
 The list of segments is replaced as a whole and never changed in place. Whoever took it, in
 whatever thread, can finish with what it holds; and the bytes of a segment that is removed live on
@@ -86,11 +85,9 @@ class Segments:
         if found and found[-1].size == 0:
             self._disk.remove(self._directory / found.pop().name)
         bases = [self._base(entry.name) for entry in found]
-        for entry in found[:-1]:
+        for entry in found:
             if entry.size != self.size:
                 self._refuse(entry.name, entry.size)
-        if found and found[-1].size > self.size:
-            self._refuse(found[-1].name, found[-1].size)
         for before, after in pairwise(bases):
             if after - before != self.size:
                 raise StoreError(

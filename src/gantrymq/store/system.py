@@ -19,6 +19,7 @@ import errno
 import mmap
 import os
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
@@ -95,6 +96,23 @@ def resident(mapped: mmap.mmap, start: int, end: int) -> bool:
     if _mincore(base + first, end - first, found) != 0:
         return True
     return all(state & 1 for state in found)
+
+
+def stretches(descriptor: int, start: int, end: int) -> Iterator[tuple[int, int]]:
+    """The parts of a sparse file that may hold other bytes than zeros."""
+    if sys.platform == "win32":
+        yield start, end
+        return
+    while start < end:
+        try:
+            start = os.lseek(descriptor, start, os.SEEK_DATA)
+        except OSError as error:
+            if error.errno == errno.ENXIO:  # nothing but a hole is left
+                return
+            raise
+        stop = min(os.lseek(descriptor, start, os.SEEK_HOLE), end)
+        yield start, stop
+        start = stop
 
 
 def warm(descriptor: int, start: int, end: int) -> None:

@@ -1,0 +1,180 @@
+"""The commit log: every message of the broker, one record after the other (see `wire.record`).
+
+A record lies within one file. Where the next one, and 8 bytes more, do not fit into what is left of
+a file, a **blank** is written there, of which only the first 8 bytes count, and the record goes to
+the next file:
+
+```
+ 0 what is left of the file i32 | 4 magic -875286124 i32
+```
+
+Bytes after the end of the log are zeros. That is what makes its end recognizable: a size of 0 is no
+record. It also tells a torn record from a whole one where its checksum cannot, since that covers
+the body only: a part that never reached the disk is zeros, so a record that ends in a zero, or has
+16 of them in a row in its topic and properties, counts as torn.
+
+RocketMQ: CommitLog.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from struct import Struct
+from typing import Final
+
+from gantrymq.errors import CorruptRecord, RemoteProtocolError, StoreError, StoreFull
+from gantrymq.store.segment import Segment, Segments
+from gantrymq.wire import record
+from gantrymq.wire.command import Buffer
+from gantrymq.wire.flags import BORN_HOST_IPV6
+from gantrymq.wire.record import LEAST_SIZE, MAGIC_BLANK, StoredMessage
+
+BLANK_SIZE: Final = 8
+
+_BLANK: Final = Struct(">ii")
+_STORE_TIME: Final = Struct(">q")
+_MANY_ZEROS: Final = bytes(16)
+
+
+class RecordTooLarge(StoreError):
+    """A message is larger than the store is set to take."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Damage:
+    """A stretch of the log that holds no readable record."""
+
+    start: int
+    end: int
+    reason: str
+
+    def __str__(self) -> str:
+        return f"{self.end - self.start} bytes of the log at {self.start} are lost: {self.reason}"
+
+
+class CommitLog:
+    """The log, open for appending by one thread and for reading by any."""
+
+    __slots__ = ("_base", "_last", "_limit", "_write", "end", "segments")
+
+    def __init__(self, segments: Segments) -> None:
+        self.segments = segments
+        self.end = segments.end
+        """The offset that the next record gets, unless it does not fit there."""
+        self._base = 0
+        self._limit = 0
+        self._last: Segment | None = None
+        if segments.files:
+            self._take(segments.files[-1])
+
+    @property
+    def start(self) -> int:
+        """The offset of the oldest byte that is kept."""
+        return self.segments.start if self.segments.files else self.end
+
+    def fits(self, size: int) -> bool:
+        """Whether a record of that size can go to `end`."""
+        return self.end + size + BLANK_SIZE <= self._limit
+
+    def put(self, data: Buffer) -> None:
+        """Write a record, or several that stay together, at `end`, where `fits` said it can go."""
+        try:
+            self._write(self.end - self._base, data)
+        except OSError as error:
+            raise self._full(error) from error
+        self.end += len(data)
+
+    def roll(self) -> None:
+        """Go on in a new file, with a blank for what is left of the old one."""
+        try:
+            left = self._limit - self.end
+            if left >= BLANK_SIZE:
+                self._write(self.end - self._base, _BLANK.pack(left, MAGIC_BLANK))
+            made = self.segments.add(self.end)
+        except OSError as error:
+            raise self._full(error) from error
+        self._take(made)
+        self.end = made.base
+
+    def cut(self, end: int) -> None:
+        """Make `end` the end of the log; what follows it is gone."""
+        self.segments.cut(end)
+        self.end = end
+        self._limit = self._base = end
+        self._last = None
+        if self.segments.files and self.segments.end > end:
+            self._take(self.segments.files[-1])
+
+    def view(self, offset: int, size: int) -> memoryview | None:
+        """These bytes where they are mapped, or None if they are not within one file of the log."""
+        segment = self.segments.find(offset)
+        if segment is None or size < 0 or offset + size > min(segment.end, self.end):
+            return None
+        at = offset - segment.base
+        return segment.view[at : at + size]
+
+    def store_time(self, offset: int) -> int:
+        """When the record at `offset` was stored, in ms; -1 if there is none."""
+        head = self.view(offset, LEAST_SIZE)
+        if head is None:
+            return -1
+        at = 68 if head[39] & BORN_HOST_IPV6 else 56
+        time: int = _STORE_TIME.unpack_from(head, at)[0]
+        return time
+
+    def message(self, offset: int) -> StoredMessage:
+        """The record at `offset`, whole and unharmed, or `CorruptRecord`."""
+        segment = self.segments.find(offset)
+        if segment is None or offset >= self.end:
+            raise CorruptRecord(
+                f"the log has no byte {offset}: it is from {self.start} to {self.end}"
+            )
+        return read_whole(segment, offset)
+
+    def blank_at(self, offset: int) -> bool:
+        """Whether what is left of the file from `offset` on is a blank, or too little for one."""
+        segment = self.segments.find(offset)
+        if segment is None:
+            return False
+        left = segment.end - offset
+        if left < BLANK_SIZE:
+            return True
+        return _BLANK.unpack_from(segment.view, offset - segment.base) == (left, MAGIC_BLANK)
+
+    def next_file(self, offset: int) -> int:
+        """Where the file after the one that has `offset` begins."""
+        return offset - offset % self.segments.size + self.segments.size
+
+    def _take(self, segment: Segment) -> None:
+        self._last = segment
+        self._base, self._limit = segment.base, segment.end
+        self._write = segment.file.write
+
+    def _full(self, error: OSError) -> StoreFull:
+        return StoreFull(
+            f"no room for the commit log in {self.segments.directory}, at offset {self.end}:"
+            f" {error.strerror or error}"
+        )
+
+
+def read_whole(segment: Segment, offset: int) -> StoredMessage:
+    """The record at `offset` of the log, if every check that there is holds for it."""
+    try:
+        found = record.decode(segment.view, offset - segment.base)
+        found.check_crc()
+    except RemoteProtocolError as error:
+        raise CorruptRecord(f"log offset {offset}: {error}") from error
+    if found.log_offset != offset:
+        raise CorruptRecord(
+            f"log offset {offset}: the record there says it is at {found.log_offset}"
+        )
+    if _torn(found):
+        raise CorruptRecord(
+            f"log offset {offset}: topic or properties of {found!r} were not written"
+        )
+    return found
+
+
+def _torn(message: StoredMessage) -> bool:
+    rest = message.property_bytes or message.topic.encode()
+    return rest[-1:] == b"\0" or _MANY_ZEROS in message.property_bytes or "\0\0" in message.topic
