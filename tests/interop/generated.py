@@ -13,7 +13,7 @@ from gantrymq.wire import flags
 from gantrymq.wire import properties as wire_properties
 from gantrymq.wire.codes import Language, RequestCode, ResponseCode
 from gantrymq.wire.command import ONEWAY, RESPONSE, Command
-from gantrymq.wire.record import StoredMessage
+from gantrymq.wire.record import MAX_TOPIC, MAX_TOPIC_V1, StoredMessage
 
 INT32: Final = (-(2**31), 2**31 - 1)
 INT64: Final = (-(2**63), 2**63 - 1)
@@ -102,10 +102,12 @@ def _json_name(value: str) -> str:
 
 
 def properties(rng: Random) -> dict[str, str]:
-    """Properties that RocketMQ's text form can hold: nothing empty, no separators."""
+    """Properties that a stored message can hold: nothing empty, no separators, not too long."""
     made: dict[str, str] = {}
     for _ in range(rng.randint(0, 8)):
         made[_without_separators(text(rng, least=1))] = _without_separators(text(rng, least=1))
+    while len(wire_properties.encode(made)) > wire_properties.MAX_SIZE - 100:
+        made.popitem()
     return made
 
 
@@ -118,7 +120,7 @@ def topic(rng: Random, version: int) -> str:
     if rng.random() < 0.8:
         return name(rng, most=127 if version == 1 else 255)
     made = text(rng, least=1, most=30 if version == 1 else 300)
-    while version == 1 and len(made.encode()) > 127:
+    while len(made.encode()) > (MAX_TOPIC_V1 if version == 1 else MAX_TOPIC):
         made = made[: len(made) // 2]
     return made
 
