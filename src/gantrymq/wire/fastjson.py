@@ -54,7 +54,7 @@ def loads(data: bytes | bytearray | memoryview) -> Any:
 
 
 def dumps(value: Any, *, bare_numbers: bool = False) -> bytes:
-    """`value` as Java reads it; with `bare_numbers`, number keys unquoted as old peers expect."""
+    """`value` as Java reads it; with `bare_numbers`, int keys unquoted as old peers expect."""
     try:
         if not bare_numbers:
             return orjson.dumps(value, option=_STRICT)
@@ -96,7 +96,7 @@ def _key(key: Any, bare: bool, depth: int) -> str:
         parts: list[str] = []
         _write(key.members(), parts, bare, depth + 1)
         return "".join(parts)
-    if bare and (type(key) is int or (type(key) is str and _INTEGER.fullmatch(key))):
+    if bare and type(key) is int:
         return str(key)
     return _scalar(key if isinstance(key, str) else str(key))
 

@@ -83,7 +83,7 @@ def test_object_keys_are_written_as_java_writes_them() -> None:
 def test_bare_numbers_are_for_old_peers() -> None:
     tree = {"brokerAddrs": {0: "x", "1": "y"}, "name": [1, {"2": ()}]}
     text = fastjson.dumps(tree, bare_numbers=True)
-    assert text == b'{"brokerAddrs":{0:"x",1:"y"},"name":[1,{2:[]}]}'
+    assert text == b'{"brokerAddrs":{"1":"y",0:"x"},"name":[1,{"2":[]}]}'
     assert fastjson.loads(text) == {"brokerAddrs": {"0": "x", "1": "y"}, "name": [1, {"2": []}]}
 
 
