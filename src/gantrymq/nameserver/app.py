@@ -52,7 +52,7 @@ class NameServer:
         self.turns = Turns()
         self._network = _tcp(config) if network is None else network
         self._work: set[asyncio.Task[None]] = set()
-        self._closing = False
+        self._closing = self._closed = False
 
     # --- life -----------------------------------------------------------------------------------
 
@@ -81,14 +81,16 @@ class NameServer:
     async def close(self, *, grace: float | None = None) -> None:
         """Answer what is under way, finish what is being written, and end; again, to hurry."""
         self._closing = True
-        brokers, topics = len(self.tables.live), len(self.tables.topics)
         for task in tuple(self._work):
             task.cancel()
         await asyncio.gather(*self._work, return_exceptions=True)
         await self._server.close(grace=grace)
         await self.turns.over()
         await self._runtime.pool.close()
-        log.info("stopped; %d brokers and %d topics were known", brokers, topics)
+        if not self._closed:
+            self._closed = True
+            brokers, topics = len(self.tables.live), len(self.tables.topics)
+            log.info("stopped; %d brokers and %d topics were known", brokers, topics)
 
     async def __aenter__(self) -> Self:
         await self.start()
