@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from itertools import count
 from random import Random
 from typing import Any, Final, TypeVar
 
 import generated
+import jars
 import pytest
 from apache import Cluster
 from peer import JavaPeer
@@ -18,6 +20,7 @@ from peer import JavaPeer
 from gantrymq.errors import ReplyError
 from gantrymq.net import aio
 from gantrymq.net.options import PeerOptions
+from gantrymq.protocol import pop_handles
 from gantrymq.protocol.groups import ConsumerData, Heartbeat, ProducerData, Subscription
 from gantrymq.protocol.offsets import (
     GetMaxOffset,
@@ -25,6 +28,8 @@ from gantrymq.protocol.offsets import (
     QueryConsumerOffset,
     UpdateConsumerOffset,
 )
+from gantrymq.protocol.pop_handles import PopHandle
+from gantrymq.protocol.popping import AckMessage, PopMessages, PopReply
 from gantrymq.protocol.pulling import PullFlag, PullMessage, ViewMessage
 from gantrymq.protocol.routing import GetRoute
 from gantrymq.protocol.sending import SendBatch, SendMessage, SendReply, SendStatus
@@ -39,7 +44,7 @@ from gantrymq.wire.record import StoredMessage
 T = TypeVar("T")
 
 CALL: Final = 10.0
-WAIT_MS: Final = 5_000
+WAIT_MS: Final = 2_000
 WHOLE: Final = 60.0
 
 _TOPICS: Final = count()
@@ -236,6 +241,76 @@ def test_compressed_bodies(cluster: Cluster, peer: JavaPeer, rng: Random) -> Non
     assert [message.content() for message in found] == bodies
     assert [compression_of(m.sys_flag) for m in found] == list(Compression)
     assert [message["body"] for message in java_pulls(peer, cluster, topic, 3)] == bodies
+
+
+@header_types  # the codes of pop and its kin fit JSON alone: such a connection has to fall back
+def test_pop_and_acknowledge(
+    clusters: Callable[[str], Cluster], header_type: HeaderType, rng: Random
+) -> None:
+    run(pop_and_acknowledge(clusters(jars.CURRENT), header_type, rng))
+
+
+async def pop_and_acknowledge(cluster: Cluster, header_type: HeaderType, rng: Random) -> None:
+    topic, bodies = new_topic("pop"), [rng.randbytes(20) for _ in range(5)]
+    async with connection(cluster.broker, header_type) as peer:
+        client = Client(peer, group=f"pop_{topic}")
+        await client.heartbeat(topic)
+        for body in bodies:
+            await client.send(topic, body)
+        popped: list[StoredMessage] = []
+        while len(popped) < len(bodies):
+            reply = await peer.call(pop(client.group, topic), timeout=CALL + WAIT_MS / 1000)
+            found = list(record.iterate(reply.body))
+            for message, handle in zip(found, handles(reply, found, cluster.BROKER), strict=True):
+                await peer.call(acknowledgement(client.group, message, handle), timeout=CALL)
+            popped += found
+        assert [message.body for message in popped] == bodies
+        with pytest.raises(ReplyError) as refused:
+            handle = replace(handle, offset=99)  # beyond the queue
+            await peer.call(acknowledgement(client.group, message, handle), timeout=CALL)
+        assert refused.value.code == ResponseCode.NO_MESSAGE
+
+
+def pop(group: str, topic: str) -> PopMessages:
+    return PopMessages(
+        group=group,
+        topic=topic,
+        queue_id=0,
+        max_messages=8,
+        invisible_ms=60_000,
+        poll_ms=WAIT_MS,
+        born_ms=time.time_ns() // 1_000_000,
+        init_mode=0,
+    )
+
+
+def handles(reply: PopReply, found: list[StoredMessage], broker: str) -> list[PopHandle]:
+    """What each message is acknowledged with; all of them came from queue 0 of the topic itself."""
+    (start,) = pop_handles.read_start_offsets(reply.start_offsets).values()
+    (offsets,) = pop_handles.read_offsets(reply.offsets).values()
+    return [
+        PopHandle(
+            start_offset=start,
+            pop_ms=reply.pop_ms,
+            invisible_ms=reply.invisible_ms,
+            revive_queue_id=reply.revive_queue_id,
+            retry=0,
+            broker=broker,
+            queue_id=message.queue_id,
+            offset=offset,
+        )
+        for message, offset in zip(found, offsets, strict=True)
+    ]
+
+
+def acknowledgement(group: str, message: StoredMessage, handle: PopHandle) -> AckMessage:
+    return AckMessage(
+        group=group,
+        topic=message.topic,
+        queue_id=message.queue_id,
+        handle=str(handle),
+        offset=handle.offset,
+    )
 
 
 def java_pulls(peer: JavaPeer, cluster: Cluster, topic: str, wanted: int) -> list[dict[str, Any]]:
