@@ -19,7 +19,7 @@ import org.apache.rocketmq.remoting.protocol.header.SendMessageRequestHeaderV2;
  * What RocketMQ's own codecs take, in the cases that bench/wire.py measures for ours.
  *
  * <p>All cases are warmed up before the first is measured, so that each meets the machine code and the
- * profiles that a busy client has. Arguments: seconds to warm each case up, and to measure it. One
+ * profiles that a busy client has; then they take turns. Arguments: seconds to warm each case up, and to measure it. One
  * JSON object a line: ns is the median of the rounds, best_ns the quickest.
  */
 public final class WireBench {
@@ -61,9 +61,7 @@ public final class WireBench {
         for (Case each : bench.cases) {
             warm(each.work, Double.parseDouble(arguments[0]));
         }
-        for (Case each : bench.cases) {
-            print(each, measure(each.work, Double.parseDouble(arguments[1])));
-        }
+        bench.measure(Double.parseDouble(arguments[1]) / ROUNDS);
     }
 
     private void frames(SerializeType type, int size) throws Exception {
@@ -193,16 +191,20 @@ public final class WireBench {
         }
     }
 
-    /** Nanoseconds of one repetition in each round, quickest first. */
-    private static double[] measure(Work work, double seconds) throws Exception {
-        double each = round(work, 20);
-        long count = Math.max(1, (long) (seconds * 1e9 / ROUNDS / each));
-        double[] rounds = new double[ROUNDS];
+    /** Rounds of all cases in turn, so that what disturbs the machine disturbs none of them alone. */
+    private void measure(double secondsOfRound) throws Exception {
+        double[][] nanos = new double[cases.size()][ROUNDS];
         for (int i = 0; i < ROUNDS; i++) {
-            rounds[i] = round(work, count);
+            for (int j = 0; j < nanos.length; j++) {
+                Work work = cases.get(j).work;
+                long count = Math.max(1, (long) (secondsOfRound * 1e9 / round(work, 20)));
+                nanos[j][i] = round(work, count);
+            }
         }
-        Arrays.sort(rounds);
-        return rounds;
+        for (int j = 0; j < nanos.length; j++) {
+            Arrays.sort(nanos[j]);
+            print(cases.get(j), nanos[j]);
+        }
     }
 
     private static double round(Work work, long count) throws Exception {
