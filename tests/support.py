@@ -11,7 +11,9 @@ from __future__ import annotations
 
 import asyncio
 import gc
-from collections.abc import Awaitable, Callable, Coroutine
+import threading
+from collections.abc import Awaitable, Callable, Coroutine, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Final, Literal, TypeVar
 
@@ -49,7 +51,7 @@ def run_on(loop: LoopName, main: Coroutine[Any, Any, T], *, limit: float = LIMIT
         complaints: list[str] = []
         runner.get_loop().set_exception_handler(lambda _, context: complaints.append(str(context)))
         result = runner.run(_bounded(main, seconds))
-        gc.collect()
+        gc.collect(1)  # what was left open is most likely young, and complains now
     assert not complaints, f"asyncio complained: {complaints}"
     return result
 
@@ -238,3 +240,59 @@ def frame(request: Request[Any], opaque: int = 1, *, version: int = CURRENT) -> 
     command.version = version
     command.opaque = opaque
     return b"".join(Connection().encode(command))
+
+
+@contextmanager
+def server_in_a_thread(owner: Parrot | None = None, **how: Any) -> Iterator[ThreadedServer]:
+    """A server with the parrot on a loop of its own, for callers that block."""
+    threaded = ThreadedServer(owner or Parrot(), how)
+    thread = threading.Thread(target=threaded.run, name="server under test")
+    thread.start()
+    try:
+        assert threaded.ready.wait(LIMIT)
+        yield threaded
+    finally:
+        threaded.stop()
+        thread.join(LIMIT)
+
+
+class ThreadedServer:
+    """What such a test needs of its server."""
+
+    def __init__(self, owner: Parrot, how: dict[str, Any]) -> None:
+        self.owner = owner
+        self.ready = threading.Event()
+        self.server: Server
+        self._how = how
+        self._loop: asyncio.AbstractEventLoop
+        self._stop: asyncio.Event
+
+    @property
+    def address(self) -> str:
+        return self.server.address
+
+    def run(self) -> None:
+        run_on("asyncio", self._main())
+
+    def do(self, work: Callable[[], T]) -> T:
+        """What `work` returns, on the server's loop."""
+
+        async def there() -> T:
+            return work()
+
+        return asyncio.run_coroutine_threadsafe(there(), self._loop).result(LIMIT)
+
+    def see(self, condition: Callable[[], object]) -> None:
+        """Wait until `condition` holds on the server's loop."""
+        asyncio.run_coroutine_threadsafe(until(condition), self._loop).result(LIMIT)
+
+    def stop(self) -> None:
+        self._loop.call_soon_threadsafe(self._stop.set)
+
+    async def _main(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._stop = asyncio.Event()
+        async with await serve("127.0.0.1:0", PARROT, self.owner, **self._how) as self.server:
+            self.ready.set()
+            await self._stop.wait()
+            await self.server.close(grace=0)

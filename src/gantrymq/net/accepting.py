@@ -1,19 +1,23 @@
-"""Accepting sockets that have to be looked at first: PROXY headers, and TLS or plain.
+"""Accepting connections: PROXY headers, and TLS or plain, before anything reads from a socket.
 
 ```
-accepted ──▶ PROXY header? ──▶ first byte ──▶ protocol, plain or with TLS
+accepted ──▶ PROXY header? ──▶ first byte? ──▶ protocol, plain or with TLS
              (taken off)       (only seen)
 ```
 
-The kernel lets us look at bytes without taking them. A PROXY header is taken once it is complete;
-of what follows, one byte is looked at: 0x16 begins a TLS handshake and no frame. What then happens
-is this table, and there is one time limit for all of it:
+Without PROXY headers and without TLS nothing is looked at. Otherwise the kernel lets us look at
+bytes without taking them. A PROXY header is taken once it is complete; of what follows, one byte is
+looked at: 0x16 begins a TLS handshake and no frame. What then happens is this table, and there is
+one time limit for all of it:
 
 | mode | 0x16 | anything else |
 |---|---|---|
 | disabled | refused | plain |
 | permissive | TLS | plain |
 | enforcing | TLS | refused |
+
+asyncio's own servers are not used: they can neither look first nor change certificates, and they
+lose connections that arrive while they close.
 """
 
 from __future__ import annotations
@@ -22,8 +26,10 @@ import asyncio
 import logging
 import socket
 import ssl
-from collections.abc import Coroutine, Sequence
+from collections.abc import Sequence
+from contextlib import suppress
 from errno import EMFILE, ENFILE, ENOBUFS, ENOMEM
+from functools import partial
 from typing import Final, Literal, TypeAlias
 
 from gantrymq.errors import RemoteProtocolError
@@ -48,6 +54,16 @@ _REFUSED: Final[frozenset[tuple[TlsMode, bool]]] = frozenset(
 )
 
 
+class _Arrival:
+    """A connection on its way in; the socket is ours until a protocol has it."""
+
+    __slots__ = ("protocol", "sock")
+
+    def __init__(self, sock: socket.socket) -> None:
+        self.sock = sock
+        self.protocol: asyncio.BufferedProtocol | None = None
+
+
 class Accepting:
     """Takes connections at some sockets and greets each of them."""
 
@@ -61,69 +77,89 @@ class Accepting:
         timeout: float,
     ) -> None:
         self.addresses = tuple(join_address(*sock.getsockname()[:2]) for sock in sockets)
-        self._sockets = sockets
+        self._sockets = list(sockets)
         self._gate = gate
         self._tls = tls
         self._proxy = proxy
         self._timeout = timeout
         self._tasks: set[asyncio.Task[None]] = set()
-
-    def start(self) -> None:
-        """Begin to take connections."""
-        for listening in self._sockets:
-            self._spawn(self._accept(listening))
+        self._loop = asyncio.get_running_loop()
+        for listening in sockets:
+            self._loop.add_reader(listening, self._accept, listening)
 
     def close(self) -> None:
         """Take no further connections, and leave those that are being greeted."""
+        for listening in self._sockets:
+            self._loop.remove_reader(listening)
+            listening.close()
+        self._sockets.clear()
         for task in self._tasks:
             task.cancel()
 
     async def wait_closed(self) -> None:
         """Return when everything is released."""
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        while self._tasks:
+            await asyncio.wait(self._tasks)
 
-    def _spawn(self, work: Coroutine[object, None, None]) -> None:
-        task = asyncio.create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-
-    async def _accept(self, listening: socket.socket) -> None:
-        loop = asyncio.get_running_loop()
-        with listening:
+    def _accept(self, listening: socket.socket) -> None:
+        """Take every connection that has arrived."""
+        with suppress(BlockingIOError):
             while True:
                 try:
-                    accepted, _ = await loop.sock_accept(listening)
+                    sock, _ = listening.accept()
+                except ConnectionError:  # it went before we came
+                    continue
                 except OSError as error:
                     if error.errno not in _EXHAUSTED:
-                        log.debug("a connection went before it was accepted: %s", error)
-                        continue
-                    log.warning("cannot accept connections: %s", error)
-                    await asyncio.sleep(_BREATHER)
-                    continue
-                if self._gate.admit():
-                    self._spawn(self._greet(accepted))
-                else:
-                    accepted.close()
+                        raise
+                    log.warning("no connections for %gs: %s", _BREATHER, error)
+                    self._loop.remove_reader(listening)
+                    self._loop.call_later(_BREATHER, self._accept_again, listening)
+                    return
+                sock.setblocking(False)
+                self._receive(sock)
 
-    async def _greet(self, accepted: socket.socket) -> None:
-        """Find out what the connection is and give it its protocol; close it if it is nothing."""
-        protocol: asyncio.BufferedProtocol | None = None
-        try:
-            async with asyncio.timeout(self._timeout):
-                proxied = await self._proxy_header(accepted)
-                context = await self._context(accepted)
-                protocol = self._gate.protocol(proxied)
-                await _hand_over(accepted, protocol, context, self._timeout)
-        except (OSError, RemoteProtocolError) as error:  # TimeoutError and SSLError are OSErrors
-            why = error if str(error) else f"nothing sensible in {self._timeout:g}s"
-            log.info("connection from %s refused: %s", _peer_name(accepted), why)
-            self._gate.dismiss(protocol)
-        except asyncio.CancelledError:
-            self._gate.dismiss(protocol)
-            raise
-        finally:
-            if protocol is None:
-                accepted.close()
+    def _accept_again(self, listening: socket.socket) -> None:
+        if listening in self._sockets:
+            self._loop.add_reader(listening, self._accept, listening)
+
+    def _receive(self, sock: socket.socket) -> None:
+        if not self._gate.admit():
+            sock.close()
+            return
+        arrival = _Arrival(sock)
+        task = self._loop.create_task(self._greet(arrival))
+        self._tasks.add(task)
+        task.add_done_callback(partial(self._greeted, arrival))
+
+    async def _greet(self, arrival: _Arrival) -> None:
+        """Find out what the connection is, and give it its protocol."""
+        async with asyncio.timeout(self._timeout):
+            proxied = await self._proxy_header(arrival.sock)
+            context = await self._context(arrival.sock)
+            arrival.protocol = protocol = self._gate.protocol(proxied)
+            await self._loop.connect_accepted_socket(
+                lambda: protocol,
+                arrival.sock,
+                ssl=context,
+                ssl_handshake_timeout=None if context is None else self._timeout,
+            )
+
+    def _greeted(self, arrival: _Arrival, task: asyncio.Task[None]) -> None:
+        """It has its protocol now, or it came to nothing, if only because it never began."""
+        self._tasks.discard(task)
+        error = None if task.cancelled() else task.exception()
+        if error is None and not task.cancelled():
+            return
+        name = _peer_name(arrival.sock)
+        if arrival.protocol is None:
+            arrival.sock.close()
+        self._gate.dismiss(arrival.protocol)
+        if isinstance(error, OSError | RemoteProtocolError):  # TimeoutError and SSLError, too
+            why = str(error) or f"nothing sensible in {self._timeout:g}s"
+            log.info("connection from %s refused: %s", name, why)
+        elif error is not None:
+            log.error("connection from %s could not be taken", name, exc_info=error)
 
     async def _context(self, accepted: socket.socket) -> ssl.SSLContext | None:
         tls = self._tls
@@ -147,21 +183,6 @@ class Accepting:
             return None
         accepted.recv(found.size)
         return found
-
-
-async def _hand_over(
-    accepted: socket.socket,
-    protocol: asyncio.BufferedProtocol,
-    context: ssl.SSLContext | None,
-    timeout: float,
-) -> None:
-    """Let the loop have the socket, which closes it from now on."""
-    await asyncio.get_running_loop().connect_accepted_socket(
-        lambda: protocol,
-        accepted,
-        ssl=context,
-        ssl_handshake_timeout=None if context is None else timeout,
-    )
 
 
 async def _peek(accepted: socket.socket, size: int) -> bytes:

@@ -1,8 +1,4 @@
-"""TCP, with or without TLS: where connections really come from.
-
-A server without TLS and without PROXY headers is asyncio's own. With either of them each accepted
-socket is looked at before anything reads from it, which `gantrymq.net.accepting` does.
-"""
+"""TCP, with or without TLS: where connections really come from."""
 
 from __future__ import annotations
 
@@ -16,7 +12,7 @@ from typing import Final
 
 from gantrymq.errors import ConnectFailed
 from gantrymq.net.accepting import Accepting, ProxyMode
-from gantrymq.net.addresses import join_address, split_address
+from gantrymq.net.addresses import split_address
 from gantrymq.net.network import Gate, Listener, MakeProtocol
 from gantrymq.net.tls import ClientTls, ServerTls
 
@@ -55,56 +51,13 @@ class Tcp:
     async def listen(self, address: str, gate: Gate) -> Listener:
         """Take connections at `address`; a name or an empty host can stand for several."""
         sockets = await _bind(address, self.backlog)
-        if self.server_tls is None and self.proxy_header == "off":
-            return await _PlainListener.start(sockets, gate, self.backlog)
-        accepting = Accepting(
+        return Accepting(
             sockets,
             gate,
             tls=self.server_tls,
             proxy=self.proxy_header,
             timeout=self.greeting_timeout,
         )
-        accepting.start()
-        return accepting
-
-
-class _PlainListener:
-    """asyncio's own way to accept."""
-
-    def __init__(self, addresses: tuple[str, ...], servers: list[asyncio.Server]) -> None:
-        self.addresses = addresses
-        self._servers = servers
-
-    @classmethod
-    async def start(cls, sockets: list[socket.socket], gate: Gate, backlog: int) -> _PlainListener:
-        """Listen on `sockets`, which are bound."""
-        loop = asyncio.get_running_loop()
-
-        def accepted() -> asyncio.BaseProtocol:
-            return gate.protocol() if gate.admit() else _Refused()
-
-        addresses = names(sockets)
-        servers = [
-            await loop.create_server(accepted, sock=sock, backlog=backlog) for sock in sockets
-        ]
-        return cls(addresses, servers)
-
-    def close(self) -> None:
-        """Take no further connections."""
-        for server in self._servers:
-            server.close()
-
-    async def wait_closed(self) -> None:
-        """Return when everything is released."""
-        for server in self._servers:
-            await server.wait_closed()
-
-
-class _Refused(asyncio.Protocol):
-    """A connection over the limit: closed before anything is read."""
-
-    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        transport.abort()
 
 
 async def _bind(address: str, backlog: int) -> list[socket.socket]:
@@ -154,8 +107,3 @@ def _listening(
             raise
         return ()
     return (sock,)
-
-
-def names(sockets: Iterable[socket.socket]) -> tuple[str, ...]:
-    """The addresses that `sockets` are bound to."""
-    return tuple(join_address(*sock.getsockname()[:2]) for sock in sockets)
