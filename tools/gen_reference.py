@@ -3,8 +3,8 @@
     python tools/gen_reference.py [directory]
 
 Errors come from the classes themselves, request codes from the catalogue of typed requests, the
-glossary from the docstrings that name what a thing is called in RocketMQ (`RocketMQ: X`), and the
-pages of `gantry` from its own help. `./dev docs` runs this first.
+glossary from the docstrings that name what a thing is called in RocketMQ (`RocketMQ: X`), settings
+from their declarations, and the pages of `gantry` from its own help. `./dev docs` runs this first.
 """
 
 from __future__ import annotations
@@ -18,8 +18,10 @@ from typing import Any
 
 import click
 
-from gantrymq import errors
+from gantrymq import errors, settings
+from gantrymq.broker import config as broker_config
 from gantrymq.cli.main import gantry
+from gantrymq.nameserver import config as nameserver_config
 from gantrymq.protocol.catalogue import CATALOGUE, unanswered
 from gantrymq.wire.codes import RequestCode
 
@@ -172,11 +174,49 @@ def help_of(command: click.Command, path: tuple[str, ...]) -> str:
     return command.get_help(context)
 
 
+# -- settings --------------------------------------------------------------------------------------
+
+
+SERVERS = {
+    "The name server": (nameserver_config.NameServerConfig, nameserver_config.VARIABLES),
+    "The broker": (broker_config.BrokerConfig, broker_config.VARIABLES),
+}
+
+
+def settings_page() -> str:
+    return (
+        "# Settings\n\nEach setting is a key in a TOML file, an environment variable, and for "
+        "`--set key=value`. Later sources win: default, file, RocketMQ's properties file, "
+        "environment, flag.\n\n" + "\n".join(map(settings_of, SERVERS))
+    )
+
+
+def settings_of(title: str) -> str:
+    kind, prefix = SERVERS[title]
+    found = [
+        (f"`{row.path}`", shown(row.default), row.doc, alias(row), f"`{row.variable(prefix)}`")
+        for row in settings.rows(kind)
+    ]
+    head = ("Setting", "Default", "What it is", "In RocketMQ", "Environment")
+    return f"## {title}\n\n{table(head, found)}"
+
+
+def alias(row: settings.Row) -> str:
+    return f"`{row.alias.key}`" if row.alias else ""
+
+
+def shown(default: Any) -> str:
+    if default is None or default in ("", ()):
+        return "none"
+    return f"`{default}`"
+
+
 PAGES = {
     "errors": errors_page,
     "requests": requests_page,
     "glossary": glossary_page,
     "commands": commands_page,
+    "settings": settings_page,
 }
 
 
