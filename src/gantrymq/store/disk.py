@@ -16,7 +16,6 @@ and call the next sync a success. Whoever calls it must not try again.
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import mmap
 import os
@@ -197,11 +196,8 @@ class MappedFile:
         system.warm(self._descriptor, start, end)
 
     def close(self) -> None:
-        """See `File`."""
+        """See `File`. The mapping goes with the last reference to this object or to a slice."""
         os.close(self._descriptor)
-        self.view.release()
-        with contextlib.suppress(BufferError):  # goes with the last slice that someone holds
-            self._map.close()
 
     def _reserve(self, end: int) -> None:
         start, stride = self._reserved, self._stride

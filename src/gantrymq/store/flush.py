@@ -60,13 +60,14 @@ class Flusher:
         *,
         interval: float,
         timeout: float,
-        notify: Callable[[], object] = lambda: None,
+        failed: Callable[[str], object] = str,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         self._log = log
         self._interval = interval
         self._timeout = timeout
-        self._notify = notify
+        self._failed = failed
+        self._notify: Callable[[], object] = str
         self._monotonic = monotonic
         self._waiting: deque[_Waiting] = deque()
         self._wishes: SimpleQueue[bool] = SimpleQueue()
@@ -139,11 +140,13 @@ class Flusher:
                 self._sync(self.flushed_to, target)
             except OSError as error:
                 self.failure = f"syncing the commit log failed: {error}"
+                self._failed(self.failure)
             else:
                 self.flushed_to = target
 
-    def start(self) -> None:
-        """Start the thread."""
+    def start(self, notify: Callable[[], object]) -> None:
+        """Start the thread; it calls `notify` whenever there is something to settle."""
+        self._notify = notify
         self._thread = threading.Thread(target=self._run, name="gantry-flush", daemon=True)
         self._thread.start()
 

@@ -34,6 +34,7 @@ _LEAST_FREE: Final = 16 * 1024 * 1024
 """Where room cannot be set aside, this much has to be free for each stride."""
 _POPULATE_WRITE: Final = 23
 """MADV_POPULATE_WRITE, of Linux 5.14 and later."""
+_UNKNOWN_MEMORY: Final = 4 * 2**30
 _WARM_STEP: Final = 1024 * 1024
 _FULL_SYNC: Final = 51
 """F_FULLFSYNC; macOS's own fsync leaves the bytes in the drive's cache."""
@@ -120,6 +121,14 @@ def warm(descriptor: int, start: int, end: int) -> None:
     if sys.platform != "win32":
         for at in range(start, end, _WARM_STEP):
             os.pread(descriptor, min(_WARM_STEP, end - at), at)
+
+
+def memory() -> int:
+    """The bytes of memory that this machine has; 4 GiB where it does not say."""
+    try:
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (AttributeError, ValueError, OSError):
+        return _UNKNOWN_MEMORY
 
 
 class FileLock:

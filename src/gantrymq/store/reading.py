@@ -1,0 +1,242 @@
+"""Reading a queue: which messages one pull gets, and where their bytes are.
+
+The entries of the queue say where the records are. What lies side by side in the log becomes one
+piece, a slice of the mapped file, so the bytes of a pull's answer are not touched here.
+
+Two things may have to be done before pieces are sent, and both read the bytes:
+
+- **Cold** bytes are not in memory, and touching them would wait for the disk. `Found.cold` says so,
+  and `warm` brings them in; it may run in another thread.
+- **Unchecked** records are from before this start and were not read since. They are compared with
+  their checksum, once for each read: a damaged one is left out and reported.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Final, TypeAlias
+
+from gantrymq.store.commit_log import CommitLog, Damage, check_body
+from gantrymq.store.config import ReadConfig
+from gantrymq.store.segment import Segment
+from gantrymq.store.shapes import Queue
+from gantrymq.wire.record import LEAST_SIZE
+
+Matches: TypeAlias = Callable[[int], bool]
+"""Whether a tags code is among those asked for."""
+
+MAX_PULL_BYTES: Final = 128 * 1024 * 1024
+_LEAST_PULL_BYTES: Final = 100
+_ENTRY_SIZE: Final = 20
+_RECENT: Final = 16 * 1024 * 1024
+"""So far back in the log bytes were written a moment ago, and nobody looks whether they are hot."""
+
+
+class Status(Enum):
+    """What a read came to.
+
+    RocketMQ: GetMessageStatus.
+    """
+
+    FOUND = "FOUND"
+    NO_MATCHED_MESSAGE = "NO_MATCHED_MESSAGE"
+    MESSAGE_WAS_REMOVING = "MESSAGE_WAS_REMOVING"
+    OFFSET_FOUND_NULL = "OFFSET_FOUND_NULL"
+    OFFSET_OVERFLOW_BADLY = "OFFSET_OVERFLOW_BADLY"
+    OFFSET_OVERFLOW_ONE = "OFFSET_OVERFLOW_ONE"
+    OFFSET_TOO_SMALL = "OFFSET_TOO_SMALL"
+    NO_MATCHED_LOGIC_QUEUE = "NO_MATCHED_LOGIC_QUEUE"
+    NO_MESSAGE_IN_QUEUE = "NO_MESSAGE_IN_QUEUE"
+
+
+@dataclass(slots=True)
+class Run:
+    """Records that lie side by side in one file."""
+
+    segment: Segment
+    start: int
+    end: int
+
+    def view(self) -> memoryview:
+        """Their bytes."""
+        base = self.segment.base
+        return self.segment.view[self.start - base : self.end - base]
+
+
+@dataclass(slots=True)
+class Found:
+    """What a read found.
+
+    RocketMQ: GetMessageResult.
+    """
+
+    status: Status
+    next_offset: int
+    min_offset: int
+    max_offset: int
+    count: int = 0
+    size: int = 0
+    cold: bool = False
+    """Whether `Store.warm` has to come before the pieces are touched."""
+    far_behind: bool = False
+    """Whether the messages are older than what is taken to be in memory."""
+    runs: list[Run] = field(default_factory=list)
+    unchecked: list[tuple[Segment, int, int]] = field(default_factory=list)
+
+    @property
+    def pieces(self) -> list[memoryview]:
+        """The records, in order; each piece keeps its file mapped for as long as it is held."""
+        return [run.view() for run in self.runs]
+
+
+class Reader:
+    """Reads queues of one log."""
+
+    __slots__ = ("_config", "_log", "_memory", "_scan", "_trusted_from", "damaged", "report")
+
+    def __init__(
+        self,
+        log: CommitLog,
+        config: ReadConfig,
+        *,
+        memory: int,
+        trusted_from: int,
+        report: Callable[[str], object],
+    ) -> None:
+        self._log = log
+        self._config = config
+        self._memory = int(memory * config.memory_ratio)
+        self._scan = config.scan_bytes // _ENTRY_SIZE
+        self._trusted_from = trusted_from if config.verify else 0
+        self.report = report
+        self.damaged: dict[int, str] = {}
+        """The records that are damaged, by log offset, as far as somebody wanted them."""
+
+    def read(
+        self,
+        queue: Queue,
+        offset: int,
+        max_messages: int,
+        max_bytes: int,
+        matches: Matches | None,
+    ) -> Found:
+        """Read from queue offset `offset` on; the rules are those of `semantics.md` 1.11."""
+        low, high = queue.min_offset, queue.max_offset
+        if high == 0:
+            return Found(Status.NO_MESSAGE_IN_QUEUE, 0, low, high)
+        if offset < low:
+            return Found(Status.OFFSET_TOO_SMALL, low, low, high)
+        if offset == high:
+            return Found(Status.OFFSET_OVERFLOW_ONE, offset, low, high)
+        if offset > high:
+            return Found(Status.OFFSET_OVERFLOW_BADLY, high, low, high)
+        found = Found(Status.NO_MATCHED_MESSAGE, offset, low, high)
+        max_bytes = min(max(max_bytes, _LEAST_PULL_BYTES), MAX_PULL_BYTES)
+        self._choose(found, queue, max_messages, max_bytes, matches)
+        if found.runs and found.runs[0].start < self._log.end - _RECENT:
+            found.cold = not all(
+                run.segment.file.resident(run.start - run.segment.base, run.end - run.segment.base)
+                for run in found.runs
+            )
+        if found.unchecked and not found.cold:
+            self._check(found)
+        return found
+
+    def warm(self, found: Found) -> Found:
+        """Bring what was found into memory, and check what has to be checked."""
+        for run in found.runs:
+            base = run.segment.base
+            with suppress(OSError):  # the file went; what is mapped can be read all the same
+                run.segment.file.warm(run.start - base, run.end - base)
+        if found.unchecked:
+            self._check(found)
+        found.cold = False
+        return found
+
+    def _choose(
+        self,
+        found: Found,
+        queue: Queue,
+        max_messages: int,
+        max_bytes: int,
+        matches: Matches | None,
+    ) -> None:
+        config, log = self._config, self._log
+        memory_from = log.end - self._memory
+        trusted_from = self._trusted_from
+        most = min(max_messages, config.disk_messages)
+        room = min(max_bytes, config.disk_bytes)
+        in_memory = False
+        next_offset, count, size = found.next_offset, 0, 0
+        start = end = base = limit = 0
+        segment: Segment | None = None
+        runs, unchecked = found.runs, found.unchecked
+        wanted = min(max(max_messages, self._scan), found.max_offset - next_offset)
+        for at, length, code in queue.entries(next_offset, wanted):
+            if not in_memory and at >= memory_from:
+                in_memory = True
+                most = min(max_messages, config.memory_messages)
+                room = min(max_bytes, config.memory_bytes)
+            if count and (count >= most or size + length > room):
+                break
+            next_offset += 1
+            if matches is not None and not matches(code):
+                continue
+            if at != end or at + length > limit or at < base:
+                if segment is not None:
+                    runs.append(Run(segment, start, end))
+                segment = self._find(at, length)
+                if segment is None:
+                    limit = 0
+                    if not count:
+                        found.status = Status.MESSAGE_WAS_REMOVING
+                    continue
+                start, base, limit = at, segment.base, min(segment.end, log.end)
+            assert segment is not None
+            end = at + length
+            count += 1
+            size += length
+            if at < trusted_from:
+                unchecked.append((segment, at, length))
+        if segment is not None:
+            runs.append(Run(segment, start, end))
+        if count:
+            found.status = Status.FOUND
+            found.far_behind = not in_memory
+        found.next_offset, found.count, found.size = next_offset, count, size
+
+    def _find(self, at: int, length: int) -> Segment | None:
+        segment = self._log.segments.find(at)
+        if segment is None or length < LEAST_SIZE or at + length > min(segment.end, self._log.end):
+            return None
+        return segment
+
+    def _check(self, found: Found) -> None:
+        for segment, at, length in found.unchecked:
+            if self._is_damaged(segment, at, length):
+                found.runs = [part for run in found.runs for part in _without(run, at, length)]
+                found.count -= 1
+                found.size -= length
+        found.unchecked.clear()
+        if not found.count:
+            found.status = Status.MESSAGE_WAS_REMOVING
+
+    def _is_damaged(self, segment: Segment, at: int, length: int) -> bool:
+        if at in self.damaged:
+            return True
+        reason = check_body(segment, at, length)
+        if reason is None:
+            return False
+        self.damaged[at] = reason
+        self.report(str(Damage(start=at, end=at + length, reason=reason)))
+        return True
+
+
+def _without(run: Run, at: int, length: int) -> list[Run]:
+    if not run.start <= at < run.end:
+        return [run]
+    parts = (Run(run.segment, run.start, at), Run(run.segment, at + length, run.end))
+    return [part for part in parts if part.start < part.end]

@@ -1,0 +1,323 @@
+"""Finding the end of the log at the start, and bringing queues and index in step with it.
+
+**After a clean stop** the end is known: a note says it (`CleanStop`), together with the number of
+messages in each queue, so that a queue whose files were lost is noticed. If RocketMQ's broker had
+the store meanwhile the note is out of date, which shows as a record at that end; then the end is
+looked for from the last message that is in a queue. Neither depends on how large the log is.
+
+**After a crash** everything before the checkpoint's confirmed offset is on the disk: log, queues
+and index. From there the log is read record by record, and queues and index are written anew. At
+the first record that is not whole the log ends. Without a usable checkpoint the start is the
+newest file whose first message is older than the checkpoint's times, as in RocketMQ.
+
+**When a queue lacks what came before** the whole log is read. Then a record can be found damaged
+that was on the disk for long. Cutting the log there would throw away all that came later, so it is
+skipped: the next whole record is looked for by its magic number and its own place in the log.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final, Self, TypeAlias
+
+import orjson
+
+from gantrymq.errors import CorruptRecord
+from gantrymq.store.checkpoint import Checkpoint
+from gantrymq.store.commit_log import BLANK_SIZE, CommitLog, Damage, read_whole
+from gantrymq.store.disk import Disk, replace_whole
+from gantrymq.store.dispatch import Dispatcher, Gap
+from gantrymq.store.queue_table import QueueTable
+from gantrymq.store.shapes import Index
+from gantrymq.wire.record import LEAST_SIZE, MAGIC_V1, MAGIC_V2, StoredMessage
+
+Report: TypeAlias = Callable[[str], object]
+"""Takes a line for the operator."""
+
+_MAGIC_AT: Final = 4
+_MAGICS: Final = tuple(magic.to_bytes(4, "big", signed=True) for magic in (MAGIC_V1, MAGIC_V2))
+_SEARCH_STEP: Final = 1024 * 1024
+_PROGRESS_SECONDS: Final = 1.0
+_PROGRESS_EVERY: Final = 1024
+
+
+@dataclass(slots=True, kw_only=True)
+class CleanStop:
+    """What a store knew when it was closed properly."""
+
+    log_end: int
+    index_end: int
+    totals: dict[str, dict[str, int]]
+
+    @classmethod
+    def take(cls, disk: Disk, path: Path) -> Self | None:
+        """Read the note and remove it: it is true only until the next message."""
+        if not disk.exists(path):
+            return None
+        try:
+            found = orjson.loads(disk.read(path))
+            note = cls(
+                log_end=int(found["logEnd"]),
+                index_end=int(found["indexEnd"]),
+                totals=dict(found["queues"]),
+            )
+        except (ValueError, KeyError, TypeError):
+            note = None
+        disk.remove(path)
+        return note
+
+    def leave(self, disk: Disk, path: Path) -> None:
+        """Write the note."""
+        fields = {"logEnd": self.log_end, "indexEnd": self.index_end, "queues": self.totals}
+        replace_whole(disk, path, orjson.dumps(fields))
+
+
+@dataclass(slots=True, kw_only=True)
+class Recovered:
+    """What recovery did."""
+
+    start: int
+    """Where it began to read the log."""
+    end: int
+    """Where the log ends now."""
+    messages: int
+    """How many records it read."""
+    damage: list[Damage]
+    rebuilt: bool
+    """Whether all queues were written anew."""
+
+
+@dataclass(slots=True)
+class Walk:
+    """The whole records of the log from `at` on. Afterwards `at` is where there is no further one.
+
+    What is damaged before `sure` is skipped, and noted; anything damaged after it is the end.
+    """
+
+    log: CommitLog
+    at: int
+    sure: int
+    damage: list[Damage] = field(default_factory=list)
+    torn: str | None = None
+    """What is wrong with the record at the end, if there are the beginnings of one."""
+
+    def __iter__(self) -> Iterator[StoredMessage]:
+        segments = self.log.segments
+        while (segment := segments.find(self.at)) is not None:
+            try:
+                message = read_whole(segment, self.at)
+            except CorruptRecord as error:
+                following = self._after(str(error))
+                if following is None:
+                    return
+                self.at = following
+            else:
+                yield message
+                self.at += message.size
+
+    def _after(self, why: str) -> int | None:
+        if self.log.blank_at(self.at):
+            following = self.log.next_file(self.at)
+            return None if self.log.segments.find(following) is None else following
+        if self.at >= self.sure:
+            self.torn = None if _nothing_at(self.log, self.at) else why
+            return None
+        found = next_whole(self.log, self.at + 1)
+        if found is not None:
+            self.damage.append(Damage(start=self.at, end=found, reason=why))
+        return found
+
+
+def next_whole(log: CommitLog, start: int) -> int | None:
+    """Where the first whole record at or after `start` is, wherever it stands."""
+    for segment in log.segments.files:
+        if segment.end <= start:
+            continue
+        at = max(start - segment.base, 0) + _MAGIC_AT
+        while at < len(segment.view) - LEAST_SIZE + _MAGIC_AT:
+            # four bytes more than a step, so that no magic number is missed between two
+            part = bytes(segment.view[at : at + _SEARCH_STEP + _MAGIC_AT])
+            for found in _places_of_magic(part):
+                offset = segment.base + at + found - _MAGIC_AT
+                try:
+                    read_whole(segment, offset)
+                except CorruptRecord:
+                    continue
+                return offset
+            at += _SEARCH_STEP
+    return None
+
+
+@dataclass(slots=True, kw_only=True)
+class Recovery:
+    """The parts that have to agree, as they were found, and how to make them."""
+
+    log: CommitLog
+    queues: QueueTable
+    index: Index | None
+    dispatcher: Dispatcher
+    checkpoint: Checkpoint
+    report: Report
+    monotonic: Callable[[], float] = time.monotonic
+
+    def run(self, *, after_crash: bool, note: CleanStop | None) -> Recovered:
+        """Find the end of the log, cut off what follows it, and complete queues and index."""
+        if not self.log.segments.files:
+            found = self._begin()
+        elif after_crash:
+            found = self._read_from(*self._after_crash())
+        else:
+            found = self._after_stop(note)
+        self.log.cut(found.end)
+        self.queues.truncate(found.end)
+        self.queues.correct_min(self.log.start)
+        for damage in found.damage:
+            self.report(str(damage))
+        return found
+
+    def _begin(self) -> Recovered:
+        """A new store, or one whose log is gone: its queues and their numbers go on where it was.
+
+        RocketMQ starts such a queue at 0 again, and consumers miss as much as they had consumed.
+        """
+        size = self.log.segments.size
+        last = max(0, self.checkpoint.confirmed_offset, self.queues.max_log_offset)
+        last = max(last, self._index_end())
+        end = -(-last // size) * size
+        if end:
+            self.report(f"the commit log is gone; it goes on at offset {end}")
+        return Recovered(start=end, end=end, messages=0, damage=[], rebuilt=False)
+
+    def _after_stop(self, note: CleanStop | None) -> Recovered:
+        if note is not None and self._ends_at(note.log_end):
+            if note.totals == self.queues.totals() and note.index_end == self._index_end():
+                end = note.log_end
+                return Recovered(start=end, end=end, messages=0, damage=[], rebuilt=False)
+            self.report("queues or index are not what they were when the store was closed")
+            return self._read_all(note.log_end)
+        start = self.queues.max_log_offset
+        if not self.log.start <= start <= self.log.end:
+            start = self.log.start
+        return self._read_from(start, max(start, self.checkpoint.confirmed_offset))
+
+    def _after_crash(self) -> tuple[int, int]:
+        """Where to begin, and up to where everything is known to be on the disk."""
+        for slot in self.queues:
+            slot.queue.recover()
+        start = sure = self.checkpoint.confirmed_offset
+        usable = self.checkpoint.log_ms > 0 and self.log.start <= start <= self.log.end
+        if not (usable and self._is_boundary(start)):
+            start, sure = self._by_time(), self.log.end
+        if self.queues.max_log_offset < 0:
+            start = self.log.start
+        return max(min(start, self._index_from(start)), self.log.start), sure
+
+    def _index_from(self, start: int) -> int:
+        if self.index is None:
+            return start
+        again = self.index.recover(self.checkpoint.index_ms)
+        if again is None and self.index.max_log_offset < 0 and self.checkpoint.index_ms > 0:
+            again = self.log.start
+        return start if again is None else again
+
+    def _read_from(self, start: int, sure: int) -> Recovered:
+        try:
+            return self._read(start, sure, fill=start == self.log.start)
+        except Gap as gap:
+            self.report(f"{gap}: consume queues are incomplete")
+            return self._read_all(sure)
+
+    def _read_all(self, sure: int) -> Recovered:
+        self.report("reading the whole log to complete queues and index")
+        found = self._read(self.log.start, sure, fill=True)
+        found.rebuilt = True
+        return found
+
+    def _read(self, start: int, sure: int, *, fill: bool) -> Recovered:
+        self.queues.truncate(start)
+        walk, count = Walk(self.log, start, sure), 0
+        progress = _Progress(self.report, self.monotonic, start, self.log.end)
+        for message in walk:
+            self.dispatcher.again(message, fill=fill)
+            count += 1
+            if count % _PROGRESS_EVERY == 0:
+                progress.at(walk.at, count)
+        if walk.torn is not None:
+            self.report(
+                f"the log ends at {walk.at}, before a record that is not whole: {walk.torn}"
+            )
+        return Recovered(
+            start=start, end=walk.at, messages=count, damage=walk.damage, rebuilt=False
+        )
+
+    def _index_end(self) -> int:
+        return -1 if self.index is None else self.index.max_log_offset
+
+    def _by_time(self) -> int:
+        for segment in reversed(self.log.segments.files):
+            try:
+                first = read_whole(segment, segment.base)
+            except CorruptRecord:
+                continue
+            if 0 < first.store_ms <= self.checkpoint.sure_ms:
+                return segment.base
+        return self.log.start
+
+    def _is_boundary(self, offset: int) -> bool:
+        return self._ends_at(offset) or self._is_record(offset)
+
+    def _ends_at(self, offset: int) -> bool:
+        """Whether the log can end there: no record follows."""
+        if offset == self.log.end or self.log.blank_at(offset):
+            return self.log.segments.find(self.log.next_file(offset)) is None
+        return self.log.start <= offset < self.log.end and _nothing_at(self.log, offset)
+
+    def _is_record(self, offset: int) -> bool:
+        segment = self.log.segments.find(offset)
+        try:
+            return segment is not None and read_whole(segment, offset).size > 0
+        except CorruptRecord:
+            return False
+
+
+class _Progress:
+    """Says how far it is, but not before it took a second, and not more often."""
+
+    __slots__ = ("_end", "_monotonic", "_next", "_report", "_start")
+
+    def __init__(
+        self, report: Report, monotonic: Callable[[], float], start: int, end: int
+    ) -> None:
+        self._report = report
+        self._monotonic = monotonic
+        self._start = start
+        self._end = end
+        self._next = monotonic() + _PROGRESS_SECONDS
+
+    def at(self, offset: int, messages: int) -> None:
+        now = self._monotonic()
+        if now >= self._next:
+            self._next = now + _PROGRESS_SECONDS
+            done = (offset - self._start) / max(self._end - self._start, 1)
+            self._report(
+                f"reading the log: {done:.0%} of {(self._end - self._start) / 2**20:.0f} MiB,"
+                f" {messages} messages"
+            )
+
+
+def _nothing_at(log: CommitLog, offset: int) -> bool:
+    head = log.view(offset, BLANK_SIZE)
+    return head is not None and not any(head)
+
+
+def _places_of_magic(part: bytes) -> list[int]:
+    found = []
+    for magic in _MAGICS:
+        at = part.find(magic)
+        while at >= 0:
+            found.append(at)
+            at = part.find(magic, at + 1)
+    return sorted(found)
