@@ -106,7 +106,7 @@ def instances(cls: Any) -> SearchStrategy[Any]:
     optional = {
         part.name: _of_part(cls, part)
         for part in parts(cls)
-        if not part.required and part.name != "refusal"
+        if not part.required and part.name not in ("refusal", "more")
     }
     given = st.fixed_dictionaries(required, optional=optional)
     return given.map(lambda arguments: cls(**arguments))

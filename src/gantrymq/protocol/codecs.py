@@ -34,6 +34,8 @@ _KNOWN: dict[str, Any] = {
     "RemoteProtocolError": RemoteProtocolError,
     "missing": missing,
 }
+_MEMBERS: dict[str, Any] = {"remark": None, "version": CURRENT, "language": PYTHON, "more": ()}
+"""Members of a command that a class may declare, and what they are where it does not."""
 
 
 # --- body -----------------------------------------------------------------------------------------
@@ -110,7 +112,7 @@ class Plan:
         source.add("  fields = command.fields")
         source.add("  get = fields.get")
         self._read_code(source)
-        for member in ("remark", "version", "language"):
+        for member in _MEMBERS:
             if member in self.frame:
                 source.add(f"  self.{self.frame[member].name} = command.{member}")
         self._read_body(source)
@@ -134,7 +136,7 @@ class Plan:
         )
         source.add(" command.opaque = 0")
         source.add(f" command.flag = {RESPONSE if self.reply else 0}")
-        for member, otherwise in (("remark", None), ("version", CURRENT), ("language", PYTHON)):
+        for member, otherwise in _MEMBERS.items():
             part = self.frame.get(member)
             source.add(f" command.{member} = {f'self.{part.name}' if part else otherwise}")
         source.add(" return command")

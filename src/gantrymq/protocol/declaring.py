@@ -7,7 +7,8 @@ ours, the field says so with `named`. A field stands in one of four places:
   nor reply is a JSON object, and its fields are members of that;
 - as a member of the one JSON object that is the body, declared with `in_body("wireName")`;
 - as the body itself, one value, declared with `whole_body()` or `raw_body()`;
-- as a member of the command (remark, version, language, code), declared with `of_frame("remark")`.
+- as a member of the command (remark, version, language, code, more), declared with
+  `of_frame("remark")`.
 
 A field without a default has to be there. A field with a default takes it when the peer leaves the
 field out, as Java's own classes do. `X | None` with the default `None` is left out when it is None.
@@ -158,7 +159,10 @@ def of_frame(member: str, *, default: T) -> T: ...
 @overload
 def of_frame(member: str) -> Any: ...
 def of_frame(member: str, **how: Any) -> Any:
-    """A field that is a member of the command itself: remark, version, language or code."""
+    """A field that is a member of the command itself.
+
+    That is remark, version, language or code, or `more`: buffers that go out after the body.
+    """
     return field(metadata={_PLACE: _Place(Where.FRAME, member)}, **how)
 
 

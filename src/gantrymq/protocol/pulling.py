@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from enum import IntEnum, IntFlag
 
 from gantrymq.protocol.base import (
@@ -42,6 +43,7 @@ class PullStatus(IntEnum):
 class PullReply(Reply):
     """Messages back to back in stored form, and where to go on.
 
+    A broker puts them into `more`, as they lie in its log; all of them come out as `body`.
     `forbidden` says who forbids it when the answer is "no permission": 1 broker, 2 group, 3 topic,
     4 broadcasting, 5 subscription.
 
@@ -58,6 +60,7 @@ class PullReply(Reply):
     group_flags: Int | None = named("groupSysFlag", default=None)
     forbidden: Int | None = named("forbiddenType", default=None)
     body: Buffer = raw_body(default=b"")
+    more: Sequence[Buffer] = of_frame("more", default=())
 
 
 @declared

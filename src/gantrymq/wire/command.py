@@ -13,6 +13,7 @@ RocketMQ: RemotingCommand, RemotingSerializable, RocketMQSerializable.
 from __future__ import annotations
 
 import struct
+from collections.abc import Sequence
 from contextlib import suppress
 from enum import IntEnum
 from struct import Struct
@@ -56,9 +57,25 @@ class HeaderType(IntEnum):
 
 
 class Command:
-    """A request, a one-way request or a response, as it travels. RocketMQ: RemotingCommand."""
+    """A request, a one-way request or a response, as it travels.
 
-    __slots__ = ("body", "code", "fields", "flag", "language", "opaque", "remark", "version")
+    `more` are further buffers of the body, which go out after `body` without being joined to it;
+    what came in has none.
+
+    RocketMQ: RemotingCommand.
+    """
+
+    __slots__ = (
+        "body",
+        "code",
+        "fields",
+        "flag",
+        "language",
+        "more",
+        "opaque",
+        "remark",
+        "version",
+    )
 
     def __init__(
         self,
@@ -69,6 +86,7 @@ class Command:
         remark: str | None = None,
         fields: dict[str, str] | None = None,
         body: Buffer = b"",
+        more: Sequence[Buffer] = (),
         language: int = PYTHON,
         version: int = versions.CURRENT,
     ) -> None:
@@ -78,8 +96,14 @@ class Command:
         self.remark = remark
         self.fields = {} if fields is None else fields
         self.body = body
+        self.more = more
         self.language = language
         self.version = version
+
+    @property
+    def body_size(self) -> int:
+        """How many bytes the whole body has."""
+        return len(self.body) + sum(map(len, self.more))
 
     @property
     def is_response(self) -> bool:
@@ -101,7 +125,7 @@ class Command:
     def __repr__(self) -> str:
         kind = "response" if self.is_response else "one-way" if self.is_oneway else "request"
         remark = f" {self.remark!r}" if self.remark else ""
-        return f"<{kind} {self.code} #{self.opaque}{remark} {self.fields} +{len(self.body)} B>"
+        return f"<{kind} {self.code} #{self.opaque}{remark} {self.fields} +{self.body_size} B>"
 
 
 def encode_header(command: Command, header_type: HeaderType) -> tuple[HeaderType, bytes]:
@@ -146,6 +170,7 @@ def decode_json(data: Buffer) -> Command:
             command.remark = header.get("remark")
             command.fields = fields = header.get("extFields") or {}
             command.body = b""
+            command.more = ()
             "".join(fields.values())  # the cheapest proof that every value is a string
             if command.remark is None or type(command.remark) is str:
                 return command

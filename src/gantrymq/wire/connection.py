@@ -121,14 +121,18 @@ class Connection:
     def encode(self, command: Command) -> list[Buffer]:
         """The buffers to write for `command`: prefix with header, then the body if there is one."""
         header_type, header = encode_header(command, self.header_type)
-        body = command.body
+        body, more = command.body, command.more
         total = 4 + len(header) + len(body)
+        if more:
+            total += sum(map(len, more))
         if total > self.limit or len(header) > MAX_HEADER:
             raise LocalProtocolError(
                 f"{command!r:.200} makes a frame of {total} bytes (header {len(header)}); "
                 f"the limit is {self.limit}"
             )
         head = _pack_prefix(total, header_type << 24 | len(header)) + header
+        if more:
+            return [head, body, *more] if len(body) else [head, *more]
         return [head, body] if len(body) else [head]
 
     def _refuse(self, total: int, mark: int) -> NoReturn:

@@ -95,3 +95,14 @@ def test_view() -> None:
     request = ViewMessage(log_offset=4096)
     assert request.command().fields == {"offset": "4096"}
     assert request.reply_from(Command(0, body=b"record")).body == b"record"
+
+
+def test_found_messages_go_out_in_the_buffers_that_hold_them() -> None:
+    log = memoryview(b"one two")
+    reply = PullReply(
+        suggested_broker=0, next_offset=2, min_offset=0, max_offset=2, more=(log[:3], log[4:])
+    )
+    command = reply.command()
+    assert (command.body, command.more) == (b"", (b"one", b"two"))
+    assert command.more[1].obj is log.obj
+    assert PULL.reply_from(Command(0, fields=command.fields, body=b"onetwo")).more == ()

@@ -137,3 +137,20 @@ def test_room_is_never_empty_while_frames_of_all_sizes_pass() -> None:
             at += count
             received = list(connection.received(count))
         assert [len(c.body) for c in received] == [size]
+
+
+@pytest.mark.parametrize("body", [b"", b"first "], ids=["no body", "body"])
+def test_buffers_of_a_body_go_out_as_they_are(body: bytes) -> None:
+    log = bytearray(b"..second third..")
+    more = [memoryview(log)[2:9], memoryview(log)[9:14]]
+    scattered = Command(0, body=body, more=more)
+    buffers = Connection().encode(scattered)
+    assert all(sent is given for sent, given in zip(buffers[-2:], more, strict=True))
+    (read,) = Connection().feed(b"".join(buffers))
+    assert (read.body, read.more) == (body + b"second third", ())
+    assert scattered.body_size == len(read.body) == read.body_size
+
+
+def test_the_limit_counts_every_buffer() -> None:
+    with pytest.raises(LocalProtocolError, match=r"\+240 B.*the limit is 250"):
+        Connection(limit=250).encode(Command(0, more=[bytes(80)] * 3))
