@@ -170,14 +170,16 @@ def test_a_null_language_from_java_counts_as_java(peer: JavaPeer) -> None:
 def test_a_frame_of_the_largest_size_passes_both_ways(
     peer: JavaPeer, header_type: HeaderType, rng: Random
 ) -> None:
-    """A frame of the limit exactly, prefix not counted."""
+    """The limit of 16 MiB is for all of a frame in Java, the length in front of it included."""
     command = Command(10, fields={"topic": "t"}, language=Language.JAVA, version=401)
-    rest = len(frame(command, header_type)) - 4
-    # Java counts the length word itself into its limit of 16 MiB.
-    command.body = rng.randbytes(16 * 1024 * 1024 - rest - 4)
+    command.body = rng.randbytes(16 * 1024 * 1024 - len(frame(command, header_type)))
     (read,) = peer.ask("commands.decode", [[frame(command, header_type)]])
     assert read[0]["body"] == command.body
     item = read[0] | {"type": JAVA_TYPE[header_type]}
     (written,) = peer.ask("commands.encode", [item])
     (back,) = Connection().feed(written)
     assert back == command
+
+    command.body += b"-"
+    ((taken, why),) = peer.attempt("commands.decode", [[frame(command, header_type)]])
+    assert not taken, why
