@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Final
 from gantrymq.errors import BrokerFailure, ConfigError, NoPermission
 from gantrymq.nameserver import files
 from gantrymq.nameserver.config import NameServerConfig, aliases, read_kept
+from gantrymq.net.addresses import split_address
 from gantrymq.protocol.base import Done
 from gantrymq.protocol.configs import ConfigReply, GetNameServerConfig, UpdateNameServerConfig
 from gantrymq.settings import Row, format_properties, load, rows
@@ -71,8 +72,14 @@ def check_allowed(config: NameServerConfig, names: Iterable[str]) -> None:
 
 
 def get_config(_request: GetNameServerConfig, server: NameServer, _peer: Peer) -> ConfigReply:
-    """Every setting that RocketMQ has a name for."""
-    return ConfigReply(properties=as_properties(server.config))
+    """Every setting that RocketMQ has a name for, with the port and the files that are in use."""
+    config = server.config
+    in_use = {
+        "listenPort": str(split_address(server.address)[1]),
+        "kvConfigPath": str(config.files.keys_path),
+        "configStorePath": str(config.files.settings_path),
+    }
+    return ConfigReply(properties=as_properties(config) | in_use)
 
 
 async def update_config(request: UpdateNameServerConfig, server: NameServer, peer: Peer) -> Done:

@@ -1,0 +1,84 @@
+"""RocketMQ's own `mqadmin`, of any release, through any name server.
+
+One JVM runs all the commands, since a JVM for each of them would take longer than all the rest.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import tempfile
+from pathlib import Path
+from types import TracebackType
+from typing import Final, Self
+
+import apache
+import jars
+from peer import SOURCES
+
+_BETWEEN: Final = "\x01"
+_END: Final = "\x02"
+_LOGBACK: Final = re.compile(r"^\d\d:\d\d:\d\d,\d+ \|-.*\n", re.MULTILINE)
+"""What 5.x's logging says about its own setting up."""
+_FAILED: Final = re.compile(r"Exception|Error|command failed|not exist", re.IGNORECASE)
+
+
+class AdminFailed(AssertionError):
+    """A command did not do what it was told; the text is what it said."""
+
+
+class Admin:
+    """`mqadmin` of a release; a context manager."""
+
+    def __init__(self, version: str, name_server: str) -> None:
+        self.version = version
+        self.name_server = name_server
+        self.home = Path(tempfile.mkdtemp(prefix="gantry-admin-"))
+        (self.home / "conf").mkdir()
+        (self.home / "conf" / "logback_tools.xml").write_text(apache._LOGGING)
+        options = ("-Xmx256m", f"-Duser.home={self.home}", *apache._OPTIONS)
+        self._process = subprocess.Popen(
+            jars.java(version, "server", "Admin", *options, sources=SOURCES),
+            env={"ROCKETMQ_HOME": str(self.home), "HOME": str(self.home), "LC_ALL": "C.UTF-8"},
+            cwd=self.home,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            encoding="utf-8",
+        )
+
+    def __call__(self, command: str, *arguments: str) -> str:
+        """What a command prints; `AdminFailed` where that tells of a failure."""
+        # mqadmin ends with 0 whatever happens; what went wrong is a stack trace or a sentence.
+        if self._process.stdin is None or self._process.stdout is None:
+            raise RuntimeError("mqadmin was started without pipes")
+        words = (command, "-n", self.name_server, *arguments)
+        self._process.stdin.write(_BETWEEN.join(words) + "\n")
+        self._process.stdin.flush()
+        lines = []
+        while (line := self._process.stdout.readline()) != f"{_END}\n":
+            if not line:
+                raise AdminFailed(f"mqadmin {command} ended the process:\n{''.join(lines)}")
+            lines.append(line)
+        said = _LOGBACK.sub("", "".join(lines))
+        if _FAILED.search(said):
+            raise AdminFailed(f"mqadmin {' '.join(words)}:\n{said}")
+        return said
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End the process; it ends by itself when its input does."""
+        self._process.kill()
+        self._process.communicate()
+        shutil.rmtree(self.home, ignore_errors=True)
