@@ -1,0 +1,394 @@
+"""A consume queue: for each message of one queue of a topic, where it is in the log.
+
+```
+consumequeue/<topic>/<queue id>/00000000000000000000    entries 0 … 299,999
+                                00000000000006000000    entries 300,000 … 599,999, and so on
+
+entry, 20 bytes:  0 log offset i64 | 8 size of the record i32 | 12 tags code i64
+blank entry:      0                | 2³¹-1                    | 0
+```
+
+The place of an entry is its queue offset. Files have a set size and are zeros after the last entry.
+Blank entries stand where no message is: before the first entry of a queue that does not start at a
+file's beginning, and for messages whose records are lost.
+
+**Memory first.** An append adds 20 bytes to `_tail`, which holds the newest entries. Once there are
+`_SPILL` of them they are written to the file, and the newer half stays for those who read at the
+end of the queue, who are most. So with ten thousand queues an append still costs no system call,
+and a read at the end opens no file. What a crash takes from the tail is written again from the log.
+
+```
+queue offset   min_offset            _synced    _tail_start   _written    max_offset
+                   │─ ─ ─ in files ─ ─ ─│─ ─ ─ ─ ─ ─ │ ─ ─ ─ ─ ─ ─│            │
+                                                    │──────── in _tail ───────│
+```
+
+**Threads.** Only `sync` may run beside the rest. It copies what is not written yet and writes that
+itself; whichever thread writes the same entries again writes the same bytes. The lock is held by
+`sync` and by what moves entries out of the tail or makes or removes files. An append never waits
+for it: it spills later. Everything else that takes it is rare.
+
+RocketMQ: ConsumeQueue.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Callable, Iterator
+from itertools import chain
+from pathlib import Path
+from struct import Struct
+from typing import Final, TypeAlias
+
+from gantrymq.errors import CorruptRecord
+from gantrymq.store.queue_files import OpenFiles, QueueFiles
+from gantrymq.store.shapes import Boundary, Entry
+
+ENTRY_SIZE: Final = 20
+ENTRIES_PER_FILE: Final = 300_000
+FILE_SIZE: Final = ENTRIES_PER_FILE * ENTRY_SIZE
+MAX_HOLE: Final = 10 * ENTRIES_PER_FILE
+"""A queue offset that is further ahead than this comes from a damaged record, not from a hole."""
+
+StoreTime: TypeAlias = Callable[[int], int]
+"""The store time in ms of the record at a log offset; negative where there is no such record."""
+
+_ENTRY: Final = Struct(">qiq")
+_pack: Final = _ENTRY.pack
+_unpack_from: Final = _ENTRY.unpack_from
+_iter_unpack: Final = _ENTRY.iter_unpack
+_BLANK_SIZE: Final = 2**31 - 1
+_BLANK: Final = _pack(0, _BLANK_SIZE, 0)
+_BLANKS: Final = _BLANK * 1024
+_MAX_OFFSET: Final = (2**63 - 1) // ENTRY_SIZE
+
+_SPILL: Final = 102 * ENTRY_SIZE
+"""2 KiB, a message every 10 ms for a second; also the most an idle queue keeps in memory."""
+_KEEP: Final = _SPILL // 2
+_SPILL_FIRST: Final = 32 * _SPILL
+"""Making a directory waits for the disk, so it is left to `sync` unless it takes very long."""
+_FILES_SCANNED: Final = 3
+
+
+class ConsumeQueue:
+    """The entries of one queue; a `Queue` as the store wants it."""
+
+    __slots__ = (
+        "_files", "_first_log", "_lock", "_spill_at", "_store_time", "_synced", "_tail",
+        "_tail_start", "_written", "damaged", "max_log_offset", "max_offset", "min_offset",
+    )  # fmt: skip
+
+    def __init__(self, files: OpenFiles, directory: Path, store_time: StoreTime) -> None:
+        self._files = QueueFiles(files, directory)
+        self._store_time = store_time
+        self._lock = threading.Lock()
+        self.min_offset = self.max_offset = 0
+        """The bounds of what can be read: the first, and one past the last."""
+        self.max_log_offset = -1
+        """Where the record of the last entry ends in the log; -1 where there is no entry."""
+        self.damaged = False
+        """Whether `recover` came upon bytes that are no entry and not what unwritten entries are.
+
+        Then entries may be gone that were on the disk for long, and only reading all of the log
+        brings them back.
+        """
+        self._tail = bytearray()
+        self._tail_start = self._written = self._synced = 0
+        self._spill_at = _SPILL_FIRST
+        self._first_log = -1
+        """The log offset of the entry at `min_offset`, as long as nobody needs it -1."""
+        self._files.load()
+        if self._files.exist:
+            self._settle(self._find_end())
+
+    def __repr__(self) -> str:
+        return f"<ConsumeQueue {self._files.directory}, {self.min_offset} to {self.max_offset}>"
+
+    @property
+    def size(self) -> int:
+        """How many bytes its files have; sparse as they are, they take less of the disk."""
+        return self._files.end - self._files.start
+
+    # adding
+
+    def append(self, log_offset: int, size: int, tags_code: int, queue_offset: int) -> None:
+        """Add the entry of `queue_offset`.
+
+        One that is there already is passed over, and one whose record ends before the last one's.
+        Where others are missing before it, blank entries fill the gap; in a new queue `min_offset`
+        is then `queue_offset`.
+        """
+        if queue_offset != self.max_offset or log_offset < self.max_log_offset:
+            if queue_offset < self.max_offset or log_offset < self.max_log_offset:
+                return
+            self._skip_to(queue_offset)
+        tail = self._tail
+        tail += _pack(log_offset, size, tags_code)
+        self.max_offset = queue_offset + 1
+        self.max_log_offset = log_offset + size
+        if len(tail) >= self._spill_at:
+            self._spill()
+
+    def _skip_to(self, queue_offset: int) -> None:
+        if queue_offset > _MAX_OFFSET:
+            raise CorruptRecord(f"queue offset {queue_offset} is more than {self!r} can have")
+        if self.max_log_offset < 0 and not self._files.exist:
+            self._begin(queue_offset)
+            return
+        gap = queue_offset - self.max_offset
+        if gap > MAX_HOLE:
+            raise CorruptRecord(f"queue offset {queue_offset} is {gap} ahead of {self!r}")
+        self._tail += _BLANK * gap
+
+    def _begin(self, first: int) -> None:
+        """Be a queue without entries that starts at queue offset `first`."""
+        self._files.begin(first * ENTRY_SIZE)
+        start = self._files.start // ENTRY_SIZE
+        self.min_offset = self.max_offset = first
+        self._first_log = -1
+        self._tail = bytearray(_BLANK * (first - start))
+        self._tail_start = self._written = self._synced = start
+        self._spill_at = _SPILL_FIRST
+
+    def _spill(self) -> None:
+        """Write the tail to the file and keep the newer half; not now if that cannot be now."""
+        self._spill_at = len(self._tail) + _SPILL
+        if not self._lock.acquire(blocking=False):
+            return
+        try:
+            # no room: `sync` will say so, to someone who can do something about it
+            with contextlib.suppress(OSError):
+                self._write()
+                excess = (len(self._tail) - _KEEP) // ENTRY_SIZE
+                del self._tail[: excess * ENTRY_SIZE]
+                self._tail_start += excess
+                self._spill_at = _SPILL
+        finally:
+            self._lock.release()
+
+    def _write(self) -> None:
+        unwritten = self._tail[(self._written - self._tail_start) * ENTRY_SIZE :]
+        self._files.write(self._written * ENTRY_SIZE, unwritten)
+        self._written += len(unwritten) // ENTRY_SIZE
+
+    def sync(self) -> None:
+        """Return once all entries will survive the machine; may run on another thread."""
+        if self._synced == self.max_offset:
+            return
+        with self._lock:
+            tail = bytes(self._tail)
+            unwritten = tail[(self._written - self._tail_start) * ENTRY_SIZE :]
+            self._files.write_synced(
+                self._written * ENTRY_SIZE, unwritten, self._synced * ENTRY_SIZE
+            )
+            self._written += len(unwritten) // ENTRY_SIZE
+            self._synced = self._written
+            self._spill_at = min(self._spill_at, _SPILL)
+
+    # reading
+
+    def entries(self, first: int, count: int) -> Iterator[Entry]:
+        """Up to `count` entries from queue offset `first` on, which is within the bounds.
+
+        Ends early at the end of a file. What it gives stays as it was, whatever is appended.
+        """
+        tail_start = self._tail_start
+        if first >= tail_start:
+            at = (first - tail_start) * ENTRY_SIZE
+            return _iter_unpack(self._tail[at : at + count * ENTRY_SIZE])
+        older = self._files.read(first * ENTRY_SIZE)
+        missing = tail_start - first
+        if count <= missing or len(older) < missing * ENTRY_SIZE:
+            return _iter_unpack(older[: min(count, missing) * ENTRY_SIZE])
+        newer = self._tail[: (count - missing) * ENTRY_SIZE]
+        return chain(_iter_unpack(older[: missing * ENTRY_SIZE]), _iter_unpack(newer))
+
+    def offset_at(self, store_ms: int, boundary: Boundary) -> int:
+        """The queue offset of that time, within the bounds.
+
+        Of several messages of that time it is the first (lower) or the last (upper). Where there is
+        none, it is the next later one (lower; past the end, if there is none either), or the next
+        earlier one (upper; the first one, if there is none either).
+
+        RocketMQ: getOffsetInQueueByTime, BoundaryType.
+        """
+        low, high = self.min_offset, self.max_offset
+        if boundary == "lower":
+            return self._first_from(store_ms, low, high)
+        at = self._first_from(store_ms + 1, low, high) - 1
+        while at > low and self._time(at) < 0:
+            at -= 1
+        return max(at, low)
+
+    def _first_from(self, store_ms: int, low: int, end: int) -> int:
+        """The first entry of that time or later, found as if times never decreased."""
+        high = end
+        while low < high:
+            middle = at = (low + high) // 2
+            while at < high and (time := self._time(at)) < 0:
+                at += 1
+            if at == high or time >= store_ms:
+                high = middle
+            else:
+                low = at + 1
+        while low < end and self._time(low) < 0:
+            low += 1
+        return low
+
+    def _time(self, at: int) -> int:
+        log_offset, size, _ = self._entry(at)
+        return -1 if size == _BLANK_SIZE else self._store_time(log_offset)
+
+    def _entry(self, at: int) -> Entry:
+        if at >= self._tail_start:
+            return _unpack_from(self._tail, (at - self._tail_start) * ENTRY_SIZE)
+        return self._entry_in_files(at)
+
+    def _entry_in_files(self, at: int) -> Entry:
+        return _unpack_from(self._files.read(at * ENTRY_SIZE))
+
+    # what goes
+
+    def truncate(self, log_end: int) -> None:
+        """Drop the entries of records that end after `log_end`."""
+        if self.max_log_offset > log_end:
+            self._cut(self._first_where(lambda offset, size: offset + size > log_end))
+
+    def correct_min(self, log_start: int) -> None:
+        """Drop, from the front, what points before `log_start`: whole files, else by number.
+
+        Where every entry does, `min_offset` becomes `max_offset`, which stays. The last file stays
+        in any case, because it says where the queue goes on.
+        """
+        if self._first_log >= log_start or self.min_offset == self.max_offset:
+            return
+        first = self.max_offset
+        self._first_log = -1
+        if self.max_log_offset > log_start:
+            first = self._first_where(lambda offset, _: offset >= log_start)
+            self._first_log = self._entry(first)[0] if first < self.max_offset else -1
+        if first > self.min_offset:
+            self.min_offset = first
+            with self._lock:
+                self._files.drop_before(first * ENTRY_SIZE)
+
+    def _first_where(self, holds: Callable[[int, int], bool]) -> int:
+        """The first entry whose log offset and size are so, as then are all later ones'."""
+        low, high = self.min_offset, self.max_offset
+        while low < high:
+            middle = (low + high) // 2
+            at = self._after_blanks(middle, high)
+            if at == high or holds(*self._entry(at)[:2]):
+                high = middle
+            else:
+                low = at + 1
+        return self._after_blanks(low, self.max_offset)
+
+    def _after_blanks(self, at: int, end: int) -> int:
+        while at < end and self._entry(at)[1] == _BLANK_SIZE:
+            at += 1
+        return at
+
+    def _cut(self, end: int) -> None:
+        """Forget the entries from queue offset `end` on."""
+        with self._lock:
+            self._files.cut(end * ENTRY_SIZE)
+            self._tail_start = min(self._tail_start, end)
+            del self._tail[(end - self._tail_start) * ENTRY_SIZE :]
+            self._written = min(self._written, end)
+            self._synced = min(self._synced, end - 1)  # the zeros have to reach the disk, too
+        self.max_offset = end
+        self.max_log_offset = self._last_log_end(self.min_offset, end)
+
+    def clear(self) -> None:
+        """Drop all entries; the next one may have any queue offset, as in a new queue."""
+        with self._lock:
+            self._files.clear()
+            self._begin(0)
+            self.max_log_offset = -1
+
+    def destroy(self) -> None:
+        """Remove its files, and its directory."""
+        self.clear()
+        self._files.destroy()
+
+    def close(self) -> None:
+        """Close its files; what was appended is in them."""
+        with self._lock:
+            try:
+                self._write()
+            finally:
+                self._files.close()
+
+    # finding out what is there
+
+    def recover(self) -> None:
+        """Find the last whole entry after a crash; what follows it is dropped.
+
+        As in RocketMQ only the last three files are looked at; what is older was on the disk.
+        """
+        files = self._files
+        if files.exist:
+            first = files.start // ENTRY_SIZE
+            start = max(first, (files.end - _FILES_SCANNED * files.file_size) // ENTRY_SIZE)
+            end = self._scan(start, max(self._last_log_end(first, start), 0))
+            with self._lock:
+                files.cut(end * ENTRY_SIZE)
+            self._settle(end)
+            self._synced = end - 1  # nobody knows what the last process left to the system
+
+    def _scan(self, at: int, log_end: int) -> int:
+        """Where the unbroken run of entries ends that begins at queue offset `at`."""
+        self.damaged = False
+        while at * ENTRY_SIZE < self._files.end:
+            for log_offset, size, tags_code in _iter_unpack(self._files.read(at * ENTRY_SIZE)):
+                if size == _BLANK_SIZE and log_offset == 0:
+                    at += 1
+                elif size > 0 and log_offset >= log_end:
+                    at += 1
+                    log_end = log_offset + size
+                else:
+                    self.damaged = bool(log_offset or size or tags_code)
+                    return at
+        return at
+
+    def _find_end(self) -> int:
+        """The queue offset after the last entry, if nothing is damaged."""
+        files = self._files
+        low, high = (files.end - files.file_size) // ENTRY_SIZE, files.end // ENTRY_SIZE
+        while low < high:
+            middle = (low + high) // 2
+            if self._entry_in_files(middle)[1] > 0:
+                low = middle + 1
+            else:
+                high = middle
+        return low
+
+    def _settle(self, end: int) -> None:
+        """Go on after what the files hold before queue offset `end`."""
+        self._tail = bytearray()
+        self._tail_start = self._written = self._synced = end
+        self._spill_at = _SPILL
+        self._first_log = -1
+        self.max_offset = end
+        self.min_offset = self._first_entry(self._files.start // ENTRY_SIZE, end)
+        self.max_log_offset = self._last_log_end(self.min_offset, end)
+
+    def _first_entry(self, at: int, end: int) -> int:
+        """The first entry that is not blank, from queue offset `at` on."""
+        while at < end and self._entry_in_files(at)[1] == _BLANK_SIZE:
+            view = self._files.read(at * ENTRY_SIZE)[: (end - at) * ENTRY_SIZE]
+            length = min(len(view), len(_BLANKS))
+            if view[:length] != _BLANKS[:length]:
+                return self._after_blanks(at, end)
+            at += length // ENTRY_SIZE
+        return at
+
+    def _last_log_end(self, first: int, end: int) -> int:
+        """Where the last record ends that the entries from `first` up to `end` point to."""
+        for at in range(end - 1, first - 1, -1):
+            log_offset, size, _ = self._entry(at)
+            if size != _BLANK_SIZE:
+                return log_offset + size
+        return -1
