@@ -31,7 +31,7 @@ from typing import TYPE_CHECKING, Final
 
 from gantrymq.errors import ConnectionLost, GantryError, RemoteProtocolError
 from gantrymq.net.addresses import join_address
-from gantrymq.net.alarms import Alarm
+from gantrymq.net.alarms import Alarm, clock_of
 from gantrymq.net.answering import NO_TABLE, Table
 from gantrymq.net.calls import Calls, What, lost_error
 from gantrymq.net.endings import Ending
@@ -168,6 +168,7 @@ class Link(asyncio.BufferedProtocol):
         """It begins."""
         self._transport = transport
         self._loop = loop = asyncio.get_running_loop()
+        self._clock = clock = clock_of(loop)
         self.closed: asyncio.Future[Ending] = loop.create_future()
         self.local = _name(transport.get_extra_info("sockname"))
         self.socket_remote = _name(transport.get_extra_info("peername"))
@@ -178,9 +179,9 @@ class Link(asyncio.BufferedProtocol):
         overflow = self._give_up_on_reader if self.accepted else None
         self.outbox = Outbox(loop, transport, self.options, overflow)
         self._room = Room(loop, self.options.calls_in_flight, self._calls.waiting)
-        self._watch = Watch(self.options, loop.time(), accepted=self.accepted)
+        self._watch = Watch(self.options, clock(), accepted=self.accepted)
         self._alarm = Alarm(loop, self._ring)
-        self._alarm.by(self._watch.next_due(loop.time()).at)
+        self._alarm.by(self._watch.next_due(clock()).at)
         self.opened()
 
     def get_buffer(self, sizehint: int) -> memoryview:
@@ -218,9 +219,7 @@ class Link(asyncio.BufferedProtocol):
             self._room.admit()
         # A frame that has begun has to end in time, except while it is we who do not read.
         mid_frame = self._connection.mid_frame and self._kept is None
-        since = self._watch.read(
-            self._loop.time(), completed=command is not None, mid_frame=mid_frame
-        )
+        since = self._watch.read(self._clock(), completed=command is not None, mid_frame=mid_frame)
         if since is not None:
             self._alarm.by(since + self.options.frame_timeout)
 
@@ -341,14 +340,14 @@ class Link(asyncio.BufferedProtocol):
         self._room.close(self._closed_error)
         self.outbox.close(self._closed_error)
         self._serving.cancel()
-        self._gone_by = self._loop.time() + self.options.linger
+        self._gone_by = self._clock() + self.options.linger
         self._alarm.by(self._gone_by)
 
     def _give_up_on_reader(self) -> None:
         self.abort(Ending.SLOW_READER)
 
     def _lost(self, what: What, started: float) -> GantryError:
-        return lost_error(str(self), self._why(), what, self._loop.time() - started)
+        return lost_error(str(self), self._why(), what, self._clock() - started)
 
     def _closed_error(self) -> Exception:
         return ConnectionLost(f"connection to {self} ended: {self._why()}")

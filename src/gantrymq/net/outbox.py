@@ -12,6 +12,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 
+from gantrymq.net.alarms import clock_of
 from gantrymq.net.options import PeerOptions
 from gantrymq.wire.command import Buffer
 
@@ -20,6 +21,7 @@ class Outbox:
     """Collects what goes out."""
 
     __slots__ = (
+        "_clock",
         "_collecting",
         "_high",
         "_limit",
@@ -44,6 +46,7 @@ class Outbox:
     ) -> None:
         """Without `overflow`, nothing limits what a single turn may write."""
         self._loop = loop
+        self._clock = clock_of(loop)
         self._transport = transport
         self._high = options.write_high
         self._limit = options.write_limit
@@ -56,7 +59,7 @@ class Outbox:
         self.bytes_out = 0
         self.writes = 0
         """How often something was handed over."""
-        self.last_write = loop.time()
+        self.last_write = self._clock()
         """When something was last handed over to a transport that was not full already."""
         transport.set_write_buffer_limits(high=options.write_high, low=options.write_low)
 
@@ -101,7 +104,7 @@ class Outbox:
         if self._transport.is_closing():
             return
         if not self._paused:
-            self.last_write = self._loop.time()
+            self.last_write = self._clock()
         self._transport.writelines(parts)
         if self._paused:
             self._check_limit()
@@ -127,7 +130,7 @@ class Outbox:
     def resume(self) -> None:
         """The transport has room again."""
         self._paused = False
-        self.last_write = self._loop.time()
+        self.last_write = self._clock()
         waiting, self._waiting = self._waiting, []
         for ticket in waiting:
             if not ticket.done():

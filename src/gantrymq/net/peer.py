@@ -38,7 +38,7 @@ class Peer(Link):
         if self.outbox.full or self._room.full:
             future = await self._begin_later(command, request, timeout)
         else:
-            now = self._loop.time()
+            now = self._clock()
             future = self._begin(command, request, now, now + timeout)
         try:
             return request.reply_from(await future)
@@ -54,7 +54,7 @@ class Peer(Link):
         if self.outbox.full or self._room.full:
             future = await self._begin_later(command, command.code, timeout)
         else:
-            now = self._loop.time()
+            now = self._clock()
             future = self._begin(command, command.code, now, now + timeout)
         try:
             return await future
@@ -102,10 +102,10 @@ class Peer(Link):
     ) -> asyncio.Future[Command]:
         """The same when there is no room yet."""
         self._check_open(what)
-        started = self._loop.time()
+        started = self._clock()
         deadline = started + timeout
         try:
-            async with asyncio.timeout_at(deadline):
+            async with asyncio.timeout(timeout):
                 await self.outbox.wait()
                 if self._room.full:
                     await self._room.wait()
@@ -114,7 +114,7 @@ class Peer(Link):
                 f"no room for a call to {self} in {timeout:.1f}s ({describe(what)}): "
                 f"{self.calls} wait for their reply, {self.outbox.unsent} bytes to be sent"
             ) from None
-        blame = blames_connection(timeout, deadline - self._loop.time())
+        blame = blames_connection(timeout, deadline - self._clock())
         return self._begin(command, what, started, deadline, blame=blame)
 
     def _forget(self, command: Command, future: asyncio.Future[Command]) -> None:
@@ -128,4 +128,4 @@ class Peer(Link):
         if self.ending is Ending.LOCAL:
             raise ClosedError(f"the connection to {self} was closed here ({describe(what)})")
         if self.ending is not None:
-            raise self._lost(what, self._loop.time())
+            raise self._lost(what, self._clock())

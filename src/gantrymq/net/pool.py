@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
 from gantrymq.errors import CallTimeout, ClosedError, ConnectFailed, GoingAway
+from gantrymq.net.alarms import clock_of
 from gantrymq.net.backing_off import Attempts, BackOff, doubling
 from gantrymq.net.calls import describe
 from gantrymq.net.link import Terms
@@ -160,7 +161,7 @@ class AsyncRuntime:
 
     def now(self) -> float:
         """The loop's time."""
-        return asyncio.get_running_loop().time()
+        return clock_of(asyncio.get_running_loop())()
 
     async def _peer(self, address: str, request: Request[R], timeout: float) -> Peer:
         try:

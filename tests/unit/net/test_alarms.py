@@ -2,6 +2,7 @@ import asyncio
 from math import inf
 
 from gantrymq.net.alarms import RESOLUTION, SLACK, Alarm
+from gantrymq.testing.clock import VirtualLoop
 from tests.support import run_on
 
 
@@ -61,3 +62,21 @@ def test_a_stopped_alarm_keeps_quiet() -> None:
         await asyncio.sleep(10)
 
     run_on("virtual", main())
+
+
+def test_an_alarm_that_was_kept_waiting_lets_the_loop_catch_up_first() -> None:
+    async def main() -> list[float]:
+        loop = asyncio.get_running_loop()
+        assert isinstance(loop, VirtualLoop)
+        rung: list[float] = []
+
+        def ring(now: float) -> float:
+            rung.append(round(now - SLACK, 6))
+            return inf
+
+        Alarm(loop, ring).by(5.0)
+        loop.clock.advance(7.0)
+        await asyncio.sleep(1)
+        return rung
+
+    assert run_on("virtual", main()) == [7.0 + RESOLUTION]

@@ -1,5 +1,6 @@
 import asyncio
 import logging
+import time
 from collections.abc import Callable, Coroutine
 
 import pytest
@@ -185,6 +186,26 @@ def test_deadlines_are_at_most_a_hundredth_of_a_second_late(memory: World) -> No
         assert -0.002 < min(lateness) <= max(lateness) < 0.0101
 
     play(memory, scene)
+
+
+def test_a_loop_that_was_busy_takes_no_time_from_a_call(tcp: World) -> None:
+    async def scene(owner: Parrot, server: Server, peer: Peer) -> None:
+        await peer.call(Echo(), timeout=5)
+        keep_busy(0.15)
+        assert body(await peer.call(Echo(body=b"after"), timeout=0.1)) == b"after"
+        call = asyncio.ensure_future(peer.call(Echo(body=b"before"), timeout=0.1))
+        await asyncio.sleep(0)
+        keep_busy(0.15)
+        assert body(await call) == b"before", "nobody was late but this loop"
+
+    play(tcp, scene)
+
+
+def keep_busy(seconds: float) -> None:
+    """Hold up the loop, as a long computation does."""
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        pass
 
 
 def test_a_call_without_a_typed_request_is_named_by_its_code(memory: World) -> None:
