@@ -34,7 +34,7 @@ from gantrymq.wire.command import (
 )
 
 DEFAULT_LIMIT: Final = 16 * 1024 * 1024
-"""What RocketMQ allows for a frame: `com.rocketmq.remoting.frameMaxLength`."""
+"""What RocketMQ allows for a frame, its first four bytes included: `frameMaxLength`."""
 
 _SHARED_LEAST: Final = 8 * 1024
 _SHARED_MOST: Final = 256 * 1024
@@ -51,7 +51,17 @@ _PREFIX_SIZE: Final = 8
 class Connection:
     """Turns what a peer sends into commands, and commands into what a peer reads."""
 
-    __slots__ = ("_buffer", "_end", "_need", "_start", "_view", "header_type", "limit", "mirror")
+    __slots__ = (
+        "_buffer",
+        "_end",
+        "_most",
+        "_need",
+        "_start",
+        "_view",
+        "header_type",
+        "limit",
+        "mirror",
+    )
 
     def __init__(
         self,
@@ -61,6 +71,7 @@ class Connection:
         mirror: bool = False,
     ) -> None:
         self.limit = limit
+        self._most = limit - 4  # of what a frame says of itself, which leaves those four bytes out
         self.header_type = header_type
         self.mirror = mirror
         self._need = 0  # bytes of the frame that has a buffer of its own; 0: none has
@@ -99,7 +110,7 @@ class Connection:
             self._replace(2 * len(self._buffer))
         while (size := self._end - self._start) >= _PREFIX_SIZE:
             total, mark = _unpack_prefix(self._buffer, self._start)
-            if not 4 <= total <= self.limit or (mark & MAX_HEADER) > total - 4 or mark >> 24 > 1:
+            if not 4 <= total <= self._most or (mark & MAX_HEADER) > total - 4 or mark >> 24 > 1:
                 self._refuse(total, mark)
             if size < total + 4:
                 if total + 4 > len(self._buffer):
@@ -125,10 +136,10 @@ class Connection:
         total = 4 + len(header) + len(body)
         if more:
             total += sum(map(len, more))
-        if total > self.limit or len(header) > MAX_HEADER:
+        if total > self._most or len(header) > MAX_HEADER:
             raise LocalProtocolError(
                 f"{command!r:.200} makes a frame of {total} bytes (header {len(header)}); "
-                f"the limit is {self.limit}"
+                f"the most is {self._most}"
             )
         head = _pack_prefix(total, header_type << 24 | len(header)) + header
         if more:
@@ -137,8 +148,8 @@ class Connection:
 
     def _refuse(self, total: int, mark: int) -> NoReturn:
         header_size = mark & MAX_HEADER
-        if not 4 <= total <= self.limit:
-            why = f"it is {total} bytes long; the least is 4, the limit {self.limit}"
+        if not 4 <= total <= self._most:
+            why = f"it is {total} bytes long; the least is 4, the most {self._most}"
         elif header_size > total - 4:
             why = f"its header is {header_size} bytes long, and it is {total} itself"
         else:
