@@ -138,8 +138,8 @@ class Connection:
             total += sum(map(len, more))
         if total > self._most or len(header) > MAX_HEADER:
             raise LocalProtocolError(
-                f"{command!r:.200} makes a frame of {total} bytes (header {len(header)}); "
-                f"the most is {self._most}"
+                f"{command!r:.200} makes a frame of {total + 4} bytes (header {len(header)}); "
+                f"the limit is {self.limit}"
             )
         head = _pack_prefix(total, header_type << 24 | len(header)) + header
         if more:
@@ -149,7 +149,7 @@ class Connection:
     def _refuse(self, total: int, mark: int) -> NoReturn:
         header_size = mark & MAX_HEADER
         if not 4 <= total <= self._most:
-            why = f"it is {total} bytes long; the least is 4, the most {self._most}"
+            why = f"{total} bytes follow; the least is 4, the most {self._most}"
         elif header_size > total - 4:
             why = f"its header is {header_size} bytes long, and it is {total} itself"
         else:

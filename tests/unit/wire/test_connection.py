@@ -69,9 +69,9 @@ def test_mid_frame_says_whether_a_frame_has_begun() -> None:
 @pytest.mark.parametrize(
     ("prefix", "says"),
     [
-        (struct.pack(">iI", 16 * 1024 * 1024 - 3, 10), "16777213 bytes long"),
-        (struct.pack(">iI", -5, 10), "-5 bytes long"),
-        (struct.pack(">iI", 3, 0), "3 bytes long"),
+        (struct.pack(">iI", 16 * 1024 * 1024 - 3, 10), "16777213 bytes follow"),
+        (struct.pack(">iI", -5, 10), "-5 bytes follow"),
+        (struct.pack(">iI", 3, 0), "3 bytes follow"),
         (struct.pack(">iI", 10, 7), "its header is 7 bytes long"),
         (struct.pack(">iI", 100, 2 << 24 | 10), "type 2, neither JSON"),
     ],
@@ -99,14 +99,14 @@ def test_announcing_much_and_sending_little_takes_little_memory() -> None:
 def test_what_came_before_a_bad_frame_is_given_first() -> None:
     given = Connection().feed(frame(command(7)) + b"\xff" * 8)
     assert next(given).opaque == 7
-    with pytest.raises(RemoteProtocolError, match="-1 bytes long"):
+    with pytest.raises(RemoteProtocolError, match="-1 bytes follow"):
         next(given)
 
 
 def test_the_limit_is_the_callers() -> None:
     with pytest.raises(RemoteProtocolError, match="most 96"):
         list(Connection(limit=100).feed(frame(command(size=200))))
-    with pytest.raises(LocalProtocolError, match="the most is 96"):
+    with pytest.raises(LocalProtocolError, match="the limit is 100"):
         Connection(limit=100).encode(command(size=200))
 
 
@@ -152,5 +152,5 @@ def test_buffers_of_a_body_go_out_as_they_are(body: bytes) -> None:
 
 
 def test_the_limit_counts_every_buffer() -> None:
-    with pytest.raises(LocalProtocolError, match=r"\+240 B.*the most is 246"):
+    with pytest.raises(LocalProtocolError, match=r"\+240 B.*the limit is 250"):
         Connection(limit=250).encode(Command(0, more=[bytes(80)] * 3))
