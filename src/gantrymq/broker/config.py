@@ -152,9 +152,6 @@ class TopicsConfig:
 class SendConfig:
     """What is taken from producers."""
 
-    reject_transactions: bool = setting(
-        False, "refuse transactional messages", rocketmq="rejectTransactionMessage"
-    )
     start_ms: int = setting(
         0,
         "no message is taken before this time, in ms since 1970",
@@ -189,7 +186,6 @@ class PullConfig:
     lite: bool = setting(
         True, "answer consumers that pull at their own pace", rocketmq="litePullMessageEnable"
     )
-    sql92: bool = setting(False, "filter by SQL92 expressions", rocketmq="enablePropertyFilter")
     from_replica: bool = setting(
         False,
         "send consumers that lag far behind to a replica",

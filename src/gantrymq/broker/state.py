@@ -10,16 +10,25 @@ settings, a line in `apply`; where it keeps something about topics, a line in `d
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from gantrymq.broker.config import BrokerConfig
+from gantrymq.broker.flow_control import FlowControl
+from gantrymq.broker.interim import MemoryOffsets, NoDelays, NoLocks, OpenGroups
 from gantrymq.broker.keeping import Files, Keeper
+from gantrymq.broker.registration import Registrar
+from gantrymq.broker.seams import Groups, Locks, Offsets
+from gantrymq.broker.sending import Marks
+from gantrymq.broker.storing import Storing
 from gantrymq.broker.topics import Topics
+from gantrymq.broker.waiting import Waiting
 
 if TYPE_CHECKING:
     from gantrymq.net.peer import Peer
+    from gantrymq.runtime import Runtime
     from gantrymq.store.store import Store
 
 
@@ -39,9 +48,22 @@ class Broker:
     config: BrokerConfig
     clock_ms: Callable[[], int]
     """The wall clock, in ms since 1970."""
+    now: Callable[[], float]
+    """Seconds that never go back; only differences mean anything."""
+    random: random.Random
+    advertised: tuple[bytes, int] | None
+    """The address and port that stored messages name; None for where the producer reached us."""
     store: Store
     keeper: Keeper
     topics: Topics
+    groups: Groups
+    offsets: Offsets
+    locks: Locks
+    marks: Marks
+    storing: Storing
+    waiting: Waiting
+    flow: FlowControl
+    registrar: Registrar
 
     def load(self) -> None:
         """Take in what was kept. Parts that others build on come first."""
@@ -55,19 +77,24 @@ class Broker:
         """A connection ended."""
 
     def apply(self, config: BrokerConfig) -> None:
-        """Go on with other settings."""
+        """Go on with other settings; those of `listen`, `identity` and `store` wait for a start."""
         self.config = config
         self.topics.settings = config.topics
+        self.waiting.settings = config.pulls
+        self.flow.settings = config.flow
+        self.registrar.settings = config.registering
+        self.registrar.permit(config.permission)
 
     def drop_topic(self, topic: str) -> None:
         """Forget a topic, its messages, and everything about it."""
         self.topics.drop(topic)
-        self.store.drop_topics([topic])
+        self.store.delete_topic(topic)
+        self.waiting.wake(topic)
 
     def drop_unused(self) -> None:
         """Remove the messages of topics that are no more."""
-        known = self.topics.table
-        self.store.drop_topics([topic for topic in self.store.topics() if topic not in known])
+        for topic in {topic for topic, _, _ in self.store.queues()} - self.topics.table.keys():
+            self.store.delete_topic(topic)
 
     async def close(self) -> None:
         """Return when everything that is kept is on disk; the store is closed by who opened it."""
@@ -75,9 +102,44 @@ class Broker:
 
 
 def assemble(
-    config: BrokerConfig, *, store: Store, files: Files, clock_ms: Callable[[], int]
+    config: BrokerConfig,
+    *,
+    store: Store,
+    files: Files,
+    runtime: Runtime,
+    next_id: Callable[[], str],
+    clock_ms: Callable[[], int],
+    now: Callable[[], float],
+    random: random.Random,
+    advertised: tuple[bytes, int] | None = None,
 ) -> Broker:
-    """A broker of `config` over an open store."""
+    """A broker of `config` over an open store; `next_id` makes unique ids."""
+    identity = config.identity
     keeper = Keeper(files)
-    topics = Topics(config.topics, identity=config.identity, keeper=keeper, clock_ms=clock_ms)
-    return Broker(config=config, clock_ms=clock_ms, store=store, keeper=keeper, topics=topics)
+    topics = Topics(config.topics, identity=identity, keeper=keeper, clock_ms=clock_ms)
+    waiting = Waiting(config.pulls)
+    store.arrived = waiting.arrived
+    return Broker(
+        config=config,
+        clock_ms=clock_ms,
+        now=now,
+        random=random,
+        advertised=advertised,
+        store=store,
+        keeper=keeper,
+        topics=topics,
+        groups=OpenGroups(),
+        offsets=MemoryOffsets(),
+        locks=NoLocks(),
+        marks=Marks(identity, next_id),
+        storing=Storing(store=store, delays=NoDelays()),
+        waiting=waiting,
+        flow=FlowControl(config.flow, store=store),
+        registrar=Registrar(
+            config.registering,
+            identity=identity,
+            permission=config.permission,
+            topics=topics,
+            runtime=runtime,
+        ),
+    )

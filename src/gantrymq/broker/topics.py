@@ -161,7 +161,7 @@ class Topics:
         """Have exactly these topics, as far as they exist, be ordered ones."""
         self._put(
             {
-                topic: _with(found, ordered=topic in table)
+                topic: changed_copy(found, ordered=topic in table)
                 for topic, found in self.table.items()
                 if found.ordered != (topic in table)
             }
@@ -185,7 +185,7 @@ class Topics:
         attributes = changed_attributes(
             TOPIC_ATTRIBUTES, None if found is None else found.attributes, asked.attributes
         )
-        return _with(asked, attributes=attributes)
+        return changed_copy(asked, attributes=attributes)
 
     def _make(self, made: TopicSettings) -> TopicSettings:
         self._put({str(made.topic): made})
@@ -237,15 +237,19 @@ def _topic(topic: str, queues: int, perm: int) -> TopicSettings:
     return TopicSettings(topic=topic, read_queues=queues, write_queues=queues, perm=perm)
 
 
-def _with(
-    found: TopicSettings, *, ordered: bool | None = None, attributes: dict[str, str] | None = None
+def changed_copy(
+    found: TopicSettings,
+    *,
+    ordered: bool | None = None,
+    perm: int | None = None,
+    attributes: dict[str, str] | None = None,
 ) -> TopicSettings:
     """The same settings but for what is given."""
     return TopicSettings(
         topic=found.topic,
         read_queues=found.read_queues,
         write_queues=found.write_queues,
-        perm=found.perm,
+        perm=found.perm if perm is None else perm,
         filter_type=found.filter_type,
         flags=found.flags,
         ordered=found.ordered if ordered is None else ordered,

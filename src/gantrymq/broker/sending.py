@@ -1,0 +1,346 @@
+"""Taking messages from producers.
+
+The checks come in RocketMQ's order, so that of two mistakes the same one is told:
+
+| what | code |
+|---|---|
+| the broker is too busy | 2 |
+| the broker takes no messages yet | 1 |
+| the broker may not be written to, and the topic is ordered | 16 |
+| the topic's name is none | 29 |
+| only brokers write to the topic | 16 |
+| there is no such topic and it cannot be made | 17 |
+| there is no such queue | 29 |
+| a retry topic of a group that there is not | 26 |
+| a transaction | 16 |
+| what the store has to say | see `storing` |
+
+Whether the topic itself may be written to is not asked: clients do not send where they may not.
+
+**Properties** stay text, as they came: this broker's own are put at the end. Only where a producer
+sent one of those itself are they taken apart.
+
+RocketMQ: SendMessageProcessor, AbstractSendMessageProcessor.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Final, NoReturn
+
+from gantrymq.broker.attributes import CLEANUP_POLICY
+from gantrymq.broker.config import IdentityConfig
+from gantrymq.broker.hosts import hosts_of
+from gantrymq.errors import (
+    BrokerFailure,
+    GroupNotFound,
+    InvalidInput,
+    InvalidParameter,
+    MessageIllegal,
+    NoPermission,
+    RemoteProtocolError,
+    SystemBusy,
+    TopicNotFound,
+)
+from gantrymq.protocol.enums import TopicFilterType
+from gantrymq.protocol.names import (
+    RETRY_PREFIX,
+    UNSENDABLE_TOPICS,
+    dead_letter_topic,
+    group_of_derived_topic,
+)
+from gantrymq.protocol.sending import SendMessage, SendReply
+from gantrymq.protocol.topics import WRITE, TopicSettings
+from gantrymq.protocol.validation import TOPIC_MAX_LENGTH, check_topic_at_broker
+from gantrymq.wire import batch, properties
+from gantrymq.wire.flags import MULTI_TAGS, TRANSACTION_BITS, WRAPPED_BITS
+from gantrymq.wire.properties import NAME_END, VALUE_END
+from gantrymq.wire.record import StoredMessage
+from gantrymq.wire.versions import V3_4_9
+
+if TYPE_CHECKING:
+    from random import Random
+
+    from gantrymq.broker.state import Broker
+    from gantrymq.net.peer import Peer
+    from gantrymq.store.store import Appended
+
+_BUSY: Final = "[REJECTREQUEST]system busy, start flow control for a while"
+_UNIQUE: Final = f"{properties.UNIQUE_KEY}{NAME_END}"
+_HALF: Final = f"{properties.HALF_MESSAGE}{NAME_END}"
+_UNIT: Final = 1
+_UNIT_RETRY: Final = 2
+"""Flags of topics that belong to a unit, and of retry topics of groups that subscribe across units.
+
+RocketMQ: TopicSysFlag.
+"""
+_POP_HANDLE: Final = f"{properties.POP_HANDLE}{NAME_END}"
+
+
+class Marks:
+    """What a broker writes into the properties of every message.
+
+    RocketMQ: SendMessageProcessor.buildMsgContext.
+    """
+
+    __slots__ = ("_names", "_next_id", "_suffix", "region", "traced")
+
+    def __init__(self, identity: IdentityConfig, next_id: Callable[[], str]) -> None:
+        self._next_id = next_id
+        self.region = identity.region
+        self.traced = identity.traced
+        own = {
+            properties.MSG_REGION: identity.region,
+            properties.TRACE_ON: "true" if identity.traced else "false",
+            properties.CLUSTER: identity.cluster,
+        }
+        self._suffix = properties.join(own)
+        self._names = tuple(f"{name}{NAME_END}" for name in own)
+
+    def put(self, text: str | None) -> tuple[str, str]:
+        """The properties to be stored, and the unique key among them, made if there is none."""
+        if not text:
+            unique = self._next_id()
+            return f"{_UNIQUE}{unique}{VALUE_END}{self._suffix}", unique
+        region, traced, cluster = self._names
+        if region in text or traced in text or cluster in text or _POP_HANDLE in text:
+            text = self._without_ours(text)
+        if text[-1:] != VALUE_END:
+            text += VALUE_END
+        unique = properties.find_text(text, properties.UNIQUE_KEY) or ""
+        if not unique:
+            unique = self._next_id()
+            text = f"{text}{_UNIQUE}{unique}{VALUE_END}"
+        return text + self._suffix, unique
+
+    def _without_ours(self, text: str) -> str:
+        found = properties.split(text)
+        for name in (*self._names, _POP_HANDLE):
+            found.pop(name.removesuffix(NAME_END), None)
+        return "".join(f"{name}{NAME_END}{value}{VALUE_END}" for name, value in found.items())
+
+
+def send_message(
+    request: SendMessage, broker: Broker, peer: Peer
+) -> SendReply | Awaitable[SendReply]:
+    """Store one message, or those of a batch."""
+    settings = _check(request, broker, peer)
+    if request.batch:
+        return _send_batch(request, settings, broker, peer)
+    topic, body = request.topic, request.body
+    if not len(body):
+        raise MessageIllegal.because("the message is illegal: it has no body")
+    text, unique = broker.marks.put(request.properties)
+    if _HALF in text and properties.find_text(text, properties.HALF_MESSAGE) == "true":
+        raise NoPermission.because(
+            f"the broker[{broker.config.identity.name}] sending transaction message is forbidden"
+        )
+    if settings.attributes:
+        _check_keys(settings, text)
+    queue_id = request.queue_id
+    if queue_id < 0:
+        queue_id = any_queue(settings, broker.random)
+    if topic.startswith(RETRY_PREFIX) and (derived := _given_up(request, broker)) is not None:
+        topic, queue_id = derived, 0
+        text = _without_delay(text)
+    hosts = hosts_of(peer, broker.advertised)
+    message = StoredMessage(
+        topic=topic,
+        body=body if isinstance(body, bytes) else bytes(body),
+        property_bytes=text.encode("utf-8", "replace"),
+        queue_id=queue_id,
+        flag=request.flag,
+        sys_flag=_flags(request, settings),
+        born_ms=request.born_ms,
+        born_ip=hosts.born_ip,
+        born_port=hosts.born_port,
+        store_ip=hosts.store_ip,
+        store_port=hosts.store_port,
+        reconsume_times=request.reconsume_times,
+    )
+    appended = broker.storing.put(message)
+    reply = SendReply(
+        message_id=appended.offset_id,
+        queue_id=queue_id,
+        offset=appended.queue_offset,
+        transaction_id=unique,
+        region=broker.marks.region,
+        traced=broker.marks.traced,
+    )
+    if broker.storing.waits and _wants_to_wait(text):
+        return _when_safe(reply, appended, broker)
+    return reply
+
+
+def _send_batch(
+    request: SendMessage, settings: TopicSettings, broker: Broker, peer: Peer
+) -> SendReply | Awaitable[SendReply]:
+    """Store the messages of a batch; each keeps the properties that it has."""
+    common = request.properties or ""
+    queue_id = request.queue_id
+    if queue_id < 0:
+        queue_id = any_queue(settings, broker.random)
+    _check_batch(request, common)
+    hosts, flags = hosts_of(peer, broker.advertised), _flags(request, settings)
+    try:
+        messages = [
+            StoredMessage(
+                topic=request.topic,
+                body=body,
+                property_bytes=raw,
+                queue_id=queue_id,
+                flag=flag,
+                sys_flag=flags,
+                born_ms=request.born_ms,
+                born_ip=hosts.born_ip,
+                born_port=hosts.born_port,
+                store_ip=hosts.store_ip,
+                store_port=hosts.store_port,
+                reconsume_times=request.reconsume_times,
+            )
+            for body, raw, flag in batch.iterate(request.body)
+        ]
+    except RemoteProtocolError as error:
+        raise MessageIllegal.because(f"the batch is illegal: {error}") from error
+    if not messages:
+        raise MessageIllegal.because("the batch is illegal: there is no message in it")
+    appended = broker.storing.put_batch(messages)
+    reply = SendReply(
+        message_id=appended.offset_id,
+        queue_id=queue_id,
+        offset=appended.queue_offset,
+        transaction_id=properties.find_text(common, properties.UNIQUE_KEY),
+        region=broker.marks.region,
+        traced=broker.marks.traced,
+    )
+    if broker.storing.waits and _wants_to_wait(common):
+        return _when_safe(reply, appended, broker)
+    return reply
+
+
+def _wants_to_wait(text: str) -> bool:
+    return properties.find_text(text, properties.WAIT) != "false"
+
+
+async def _when_safe(reply: SendReply, appended: Appended, broker: Broker) -> SendReply:
+    """The reply once the disk has the message, or is late."""
+    reply.status = await broker.storing.safety(appended.end)
+    return reply
+
+
+# --- checks ---------------------------------------------------------------------------------------
+
+
+def _check(request: SendMessage, broker: Broker, peer: Peer) -> TopicSettings:
+    """The settings of the topic, made now if need be; or why the message is not taken."""
+    if (busy := broker.flow.refusal) is not None:
+        raise SystemBusy.because(f"{_BUSY}: {busy}")
+    start_ms = broker.config.sends.start_ms
+    if start_ms and broker.clock_ms() < start_ms:
+        raise BrokerFailure.because(f"broker unable to service, until {start_ms} ms since 1970")
+    topic = request.topic
+    settings = broker.topics.table.get(topic)
+    if settings is None:
+        settings = _make_topic(request, broker)
+    elif settings.ordered and not broker.config.permission & WRITE:
+        _refuse_writing(broker)
+    if topic in UNSENDABLE_TOPICS:
+        raise NoPermission.because(f"Sending message to topic[{topic}] is forbidden.")
+    most = max(settings.write_queues, settings.read_queues)
+    if request.queue_id >= most:
+        raise InvalidParameter.because(
+            f"request queueId[{request.queue_id}] is illegal, topic[{topic}] has {most} queues"
+            f" Producer: {peer}"
+        )
+    return settings
+
+
+def _make_topic(request: SendMessage, broker: Broker) -> TopicSettings:
+    topic, topics = request.topic, broker.topics
+    try:
+        check_topic_at_broker(topic)
+    except InvalidInput as error:
+        raise InvalidParameter.because(str(error)) from error
+    if topic in UNSENDABLE_TOPICS:
+        raise NoPermission.because(f"Sending message to topic[{topic}] is forbidden.")
+    is_retry = topic.startswith(RETRY_PREFIX)
+    flags = 0 if not request.unit_mode else _UNIT_RETRY if is_retry else _UNIT
+    made = topics.make_for_send(
+        topic, template=request.default_topic, queues=request.default_topic_queues, flags=flags
+    )
+    if made is None and is_retry:
+        made = topics.make(topic, queues=1, flags=flags)
+    if made is None:
+        raise TopicNotFound.because(f"topic[{topic}] not exist, apply first please!")
+    return made
+
+
+def _refuse_writing(broker: Broker) -> NoReturn:
+    raise NoPermission.because(
+        f"the broker[{broker.config.identity.name}] sending message is forbidden"
+    )
+
+
+def _check_keys(settings: TopicSettings, text: str) -> None:
+    """A topic that keeps only the newest message of each key takes none without."""
+    if (
+        settings.attributes.get(CLEANUP_POLICY) == "COMPACTION"
+        and not (properties.find_text(text, properties.KEYS) or "").strip()
+    ):
+        raise MessageIllegal.because("Required message key is missing")
+
+
+def _check_batch(request: SendMessage, common: str) -> None:
+    topic = request.topic
+    if len(topic) > TOPIC_MAX_LENGTH:
+        raise MessageIllegal.because(f"message topic length too long {len(topic)}")
+    if topic.startswith(RETRY_PREFIX):
+        raise MessageIllegal.because(f"batch request does not support retry group {topic}")
+    level = properties.find_text(common, properties.DELAY)
+    if level is not None and level.strip() not in ("", "0"):
+        raise MessageIllegal.because(f"a batch cannot be delayed, this one asks for level {level}")
+    if request.flags & TRANSACTION_BITS:
+        raise MessageIllegal.because("a batch cannot be part of a transaction")
+
+
+def any_queue(settings: TopicSettings, random: Random) -> int:
+    """One of the queues that can be written to."""
+    if settings.write_queues < 1:
+        raise InvalidParameter.because(f"topic[{settings.topic}] has no queue to write to")
+    return random.randrange(settings.write_queues)
+
+
+def _flags(request: SendMessage, settings: TopicSettings) -> int:
+    """The system flag to be stored; clients cannot say what a message is to a transaction."""
+    flags = request.flags & ~TRANSACTION_BITS
+    if flags & WRAPPED_BITS:
+        raise MessageIllegal.because(f"system flag {flags:#x} says that the message is wrapped")
+    if settings.filter_type is TopicFilterType.MULTI_TAG:
+        flags |= MULTI_TAGS
+    return flags
+
+
+# --- messages that a consumer sends again ---------------------------------------------------------
+
+
+def _given_up(request: SendMessage, broker: Broker) -> str | None:
+    """The dead-letter topic, if the message of a retry topic is not to be tried again.
+
+    RocketMQ: SendMessageProcessor.handleRetryAndDLQ.
+    """
+    group = group_of_derived_topic(request.topic) or ""
+    settings = broker.groups.settings(group)
+    if settings is None:
+        raise GroupNotFound.because(f"subscription group not exist, {group}")
+    most = settings.max_retries
+    if request.version >= V3_4_9 and request.max_reconsume_times is not None:
+        most = request.max_reconsume_times
+    if request.reconsume_times <= most and not broker.locks.any_held(group):
+        return None
+    dead = dead_letter_topic(group)
+    broker.topics.make(dead, queues=1)
+    return dead
+
+
+def _without_delay(text: str) -> str:
+    return properties.join(properties.split(text) | {properties.DELAY: "-1"})

@@ -1,0 +1,106 @@
+"""Putting messages into the store, from whatever part they come, and what producers are told of it.
+
+`put` stores at once and answers for nothing but memory. Whether the message is on the disk is
+another question, asked only where an append has to wait for that (`waits`): then `safety` waits,
+together with everybody else who does, for the next sync.
+
+| what the store says | code |
+|---|---|
+| stored in time | 0 |
+| stored, the disk is late | 10 |
+| too large a body, record or properties | 13 |
+| it takes nothing now, or the sync failed | 14, with the reason |
+
+RocketMQ: SendMessageProcessor.handlePutMessageResult.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final
+
+from gantrymq.broker.seams import Delays
+from gantrymq.errors import (
+    BrokerFailure,
+    LocalProtocolError,
+    MessageIllegal,
+    NotWritable,
+    ServiceUnavailable,
+    StoreFull,
+)
+from gantrymq.protocol.sending import SendStatus
+from gantrymq.store.commit_log import RecordTooLarge
+from gantrymq.store.flush import Outcome
+from gantrymq.wire import properties
+from gantrymq.wire.record import StoredMessage
+
+if TYPE_CHECKING:
+    from gantrymq.store.store import Appended, Store
+
+_DELAY: Final = b"DELAY\x01"
+_TIMER: Final = b"TIMER_DE"
+_TIMERS: Final = (
+    properties.TIMER_DELAY_MS,
+    properties.TIMER_DELAY_SECONDS,
+    properties.TIMER_DELIVER_MS,
+)
+
+
+class Storing:
+    """The way into the store."""
+
+    __slots__ = ("_append", "_delays", "_store", "waits")
+
+    def __init__(self, *, store: Store, delays: Delays) -> None:
+        self._store = store
+        self._append = store.append
+        self._delays = delays
+        self.waits = store.config.flush.mode == "sync"
+        """Whether a stored message has to be waited for, unless its producer does not want that."""
+
+    def put(self, message: StoredMessage) -> Appended:
+        """Store `message`, in the topic where it waits if it names a delay; or refuse it."""
+        raw = message.property_bytes
+        if _DELAY in raw:
+            self._delays.redirect(message)
+        if _TIMER in raw and any(properties.find(raw, name) for name in _TIMERS):
+            raise BrokerFailure.because(
+                "accurate timer message is not enabled: this broker has delay levels only"
+            )
+        try:
+            return self._append(message)
+        except (RecordTooLarge, LocalProtocolError) as error:
+            raise self._illegal(error) from error
+        except (StoreFull, NotWritable) as error:
+            raise ServiceUnavailable.because(f"service not available now. {error}") from error
+
+    def put_batch(self, messages: Sequence[StoredMessage]) -> Appended:
+        """Store messages of one queue side by side, or refuse them all."""
+        try:
+            return self._store.append_batch(messages)
+        except (RecordTooLarge, LocalProtocolError) as error:
+            raise self._illegal(error) from error
+        except (StoreFull, NotWritable) as error:
+            raise ServiceUnavailable.because(f"service not available now. {error}") from error
+
+    async def safety(self, end: int) -> SendStatus:
+        """How safe the log is up to `end`, once that is known."""
+        told: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
+
+        def tell(outcome: Outcome) -> None:
+            if not told.done():
+                told.set_result(outcome)
+
+        self._store.durable(end, tell)
+        outcome = await told
+        if outcome is Outcome.FAILED:
+            raise ServiceUnavailable.because(f"service not available now. {self._store.refusal}")
+        return SendStatus.OK if outcome is Outcome.STORED else SendStatus.FLUSH_DISK_TIMEOUT
+
+    def _illegal(self, error: Exception) -> MessageIllegal:
+        most = self._store.config.log.max_message_size
+        return MessageIllegal.because(
+            "the message is illegal, maybe msg body or properties length not matched."
+            f" msg body length limit {most}B, msg properties length limit 32KB: {error}"
+        )

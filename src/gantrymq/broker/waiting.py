@@ -1,0 +1,118 @@
+"""Pulls that found nothing and wait for a message.
+
+Each is parked at its queue. The store tells of every message that can be read (`arrived`), and the
+pulls parked there that want it are woken, in the same turn of the loop in which the message came;
+they read a moment later, when everything else that came with it is stored as well. So nobody asks
+again and again, and a batch of messages is one answer.
+
+Who is not woken gives up at its own time.
+
+RocketMQ: PullRequestHoldService.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import TypeAlias
+
+from gantrymq.broker.config import PullConfig
+
+Wanted: TypeAlias = Callable[[int], bool]
+"""Whether a message with that tags code is wanted."""
+
+
+class _Parked:
+    """One pull."""
+
+    __slots__ = ("bell", "timer", "wanted")
+
+    def __init__(
+        self, bell: asyncio.Future[None], wanted: Wanted | None, timer: asyncio.TimerHandle
+    ) -> None:
+        self.bell = bell
+        self.wanted = wanted
+        self.timer = timer
+
+
+class Waiting:
+    """All that wait."""
+
+    __slots__ = ("_closed", "_parked", "count", "settings")
+
+    def __init__(self, settings: PullConfig) -> None:
+        self.settings = settings
+        self.count = 0
+        """How many wait now."""
+        self._parked: dict[tuple[str, int], list[_Parked]] = {}
+        self._closed = False
+
+    @property
+    def full(self) -> bool:
+        """Whether nobody else may wait."""
+        return self._closed or self.count >= self.settings.waiting
+
+    def seconds(self, asked_ms: int) -> float:
+        """How long a pull waits that asked for that."""
+        settings = self.settings
+        if not settings.long_polling:
+            return settings.short_wait
+        return min(max(0, asked_ms) / 1000, settings.longest_wait)
+
+    async def arrival(
+        self, topic: str, queue_id: int, seconds: float, wanted: Wanted | None = None
+    ) -> None:
+        """Return when a wanted message is in the queue, or when the time is over."""
+        loop = asyncio.get_running_loop()
+        bell: asyncio.Future[None] = loop.create_future()
+        key = topic, queue_id
+        parked = _Parked(bell, wanted, loop.call_later(seconds, _ring, bell))
+        self._parked.setdefault(key, []).append(parked)
+        self.count += 1
+        try:
+            await bell
+        finally:
+            self.count -= 1
+            parked.timer.cancel()
+            self._leave(key, parked)
+
+    def arrived(
+        self,
+        topic: str,
+        queue_id: int,
+        _queue_offset: int,
+        tags_code: int,
+        _store_ms: int,
+        _properties: bytes,
+    ) -> None:
+        """A message can be read."""
+        parked = self._parked.get((topic, queue_id))
+        if parked is not None:
+            for one in parked:
+                if one.wanted is None or one.wanted(tags_code):
+                    _ring(one.bell)
+
+    def wake(self, topic: str) -> None:
+        """Wake everybody who waits for messages of a topic."""
+        for (name, _), parked in self._parked.items():
+            if name == topic:
+                for one in parked:
+                    _ring(one.bell)
+
+    def close(self) -> None:
+        """Wake everybody, and let nobody wait any more."""
+        self._closed = True
+        for parked in self._parked.values():
+            for one in parked:
+                _ring(one.bell)
+
+    def _leave(self, key: tuple[str, int], parked: _Parked) -> None:
+        others = self._parked[key]
+        others.remove(parked)
+        if not others:
+            del self._parked[key]
+
+
+def _ring(bell: asyncio.Future[None]) -> None:
+    if not bell.done():
+        bell.set_result(None)
