@@ -47,6 +47,7 @@ from gantrymq.net.answering import Table
 from gantrymq.net.network import Network
 from gantrymq.net.peer import Peer
 from gantrymq.net.tls_properties import TlsSettings, read_tls
+from gantrymq.rules.delay import DelayLevels
 from gantrymq.store.disk import Disk
 from gantrymq.store.store import Closed, Store
 from gantrymq.wire.javahash import java_hash
@@ -98,6 +99,7 @@ class BrokerServer:
                 Parts(),
                 disk=self._disk,
                 clock_ms=self._clock_ms,
+                delays=DelayLevels.parse(self.config.delays.levels),
             )
         )
         try:
@@ -120,6 +122,7 @@ class BrokerServer:
             random=self._random,
         )
         self.broker.load()
+        self.broker.start()
         await self._listen()
         if config.listen.advertise:
             self.broker.advertised = resolve(set_address(config.listen.advertise, self.port))

@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Literal
 
+from gantrymq.errors import ConfigError
+from gantrymq.rules.delay import DelayLevels
 from gantrymq.settings import Bytes, Seconds, at_least, group, millis, setting
 from gantrymq.store.config import StoreConfig
 
@@ -213,6 +215,43 @@ class GroupsConfig:
         rocketmq=millis("channelExpiredTimeout"),
         check=at_least(0.01),
     )
+    server_side_reset: bool = setting(
+        True,
+        "move groups to other offsets here, instead of having their members do it",
+        rocketmq="useServerSideResetOffset",
+    )
+    keep_interval: Seconds = setting(
+        5.0,
+        "time between writes of the offsets of all groups",
+        rocketmq=millis("flushConsumerOffsetInterval"),
+        check=at_least(0.01),
+    )
+
+
+def _levels(text: str) -> str | None:
+    try:
+        DelayLevels.parse(text)
+    except ConfigError as error:
+        return str(error)
+    return None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DelaysConfig:
+    """How messages wait that are not to be delivered at once."""
+
+    levels: str = setting(
+        "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h",
+        "how long each delay level waits, level 1 first; looked at when the broker starts",
+        rocketmq="messageDelayLevel",
+        check=_levels,
+    )
+    keep_interval: Seconds = setting(
+        1.0,
+        "time between writes of how far the levels have come",
+        rocketmq=millis("flushDelayOffsetInterval"),
+        check=at_least(0.01),
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -254,6 +293,7 @@ class BrokerConfig:
     sends: SendConfig = group(SendConfig, "what is taken from producers")
     pulls: PullConfig = group(PullConfig, "what is handed to consumers")
     groups: GroupsConfig = group(GroupsConfig, "how consumer groups come to be")
+    delays: DelaysConfig = group(DelaysConfig, "how messages wait")
     flow: FlowConfig = group(FlowConfig, "when messages are refused")
     store: StoreConfig = group(StoreConfig, "how messages are kept")
     permission: int = setting(

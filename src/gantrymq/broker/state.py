@@ -15,16 +15,21 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from gantrymq.broker.clients import LEARNT_FOR, SCAN_INTERVAL, Consumers, Producers, expire
 from gantrymq.broker.config import BrokerConfig
+from gantrymq.broker.delays import Delays
 from gantrymq.broker.flow_control import FlowControl
-from gantrymq.broker.interim import MemoryOffsets, NoDelays, NoLocks, OpenGroups
+from gantrymq.broker.groups import Groups
 from gantrymq.broker.keeping import Files, Keeper
+from gantrymq.broker.locks import FORGET_INTERVAL, Locks
+from gantrymq.broker.offsets import Offsets
 from gantrymq.broker.registration import Registrar
-from gantrymq.broker.seams import Groups, Locks, Offsets
 from gantrymq.broker.sending import Marks
 from gantrymq.broker.storing import Storing
 from gantrymq.broker.topics import Topics
 from gantrymq.broker.waiting import Waiting
+from gantrymq.protocol.names import SCHEDULE_TOPIC
+from gantrymq.rules.delay import DelayLevels
 
 if TYPE_CHECKING:
     from gantrymq.net.peer import Peer
@@ -56,9 +61,12 @@ class Broker:
     store: Store
     keeper: Keeper
     topics: Topics
+    producers: Producers
+    consumers: Consumers
     groups: Groups
     offsets: Offsets
     locks: Locks
+    delays: Delays
     marks: Marks
     storing: Storing
     waiting: Waiting
@@ -68,18 +76,41 @@ class Broker:
     def load(self) -> None:
         """Take in what was kept. Parts that others build on come first."""
         self.topics.load()
+        self.groups.load()
+        self.offsets.load()
+        self.delays.load()
+
+    def start(self) -> None:
+        """Begin what goes on by itself, on the running loop."""
+        self.delays.start()
 
     def chores(self) -> Iterable[Chore]:
         """What has to be done from time to time."""
-        return ()
+        config = self.config
+        yield Chore(name="clients", interval=SCAN_INTERVAL, do=self.expire_clients)
+        yield Chore(name="offsets", interval=config.groups.keep_interval, do=self.offsets.keep)
+        yield Chore(name="delays", interval=config.delays.keep_interval, do=self.delays.keep)
+        yield Chore(name="locks", interval=FORGET_INTERVAL, do=self.locks.forget)
+
+    def expire_clients(self) -> None:
+        """Take out the clients that fell silent, and end connections that nobody uses."""
+        now = self.now()
+        since = now - self.config.groups.silence
+        for peer in expire(self.producers, self.consumers, since=since):
+            peer.close()
+        self.consumers.forget_learnt(now - LEARNT_FOR)
 
     def left(self, peer: Peer) -> None:
         """A connection ended."""
+        self.producers.left(peer)
+        self.consumers.left(peer)
 
     def apply(self, config: BrokerConfig) -> None:
         """Go on with other settings; those of `listen`, `identity` and `store` wait for a start."""
         self.config = config
         self.topics.settings = config.topics
+        self.groups.config = config.groups
+        self.consumers.notify = config.groups.notify
         self.waiting.settings = config.pulls
         self.flow.settings = config.flow
         self.registrar.settings = config.registering
@@ -88,8 +119,15 @@ class Broker:
     def drop_topic(self, topic: str) -> None:
         """Forget a topic, its messages, and everything about it."""
         self.topics.drop(topic)
+        self.offsets.drop_topic(topic)
         self.store.delete_topic(topic)
         self.waiting.wake(topic)
+
+    def drop_group(self, group: str, *, offsets: bool) -> None:
+        """Forget a group, and if asked how far it had come."""
+        self.groups.drop(group)
+        if offsets:
+            self.offsets.drop_group(group)
 
     def drop_unused(self) -> None:
         """Remove the messages of topics that are no more."""
@@ -98,6 +136,8 @@ class Broker:
 
     async def close(self) -> None:
         """Return when everything that is kept is on disk; the store is closed by who opened it."""
+        self.delays.stop()
+        self.offsets.keep()
         await self.keeper.close()
 
 
@@ -117,8 +157,20 @@ def assemble(
     identity = config.identity
     keeper = Keeper(files)
     topics = Topics(config.topics, identity=identity, keeper=keeper, clock_ms=clock_ms)
+    consumers = Consumers(notify=config.groups.notify)
+    delays = Delays(
+        DelayLevels.parse(config.delays.levels), store=store, keeper=keeper, clock_ms=clock_ms
+    )
     waiting = Waiting(config.pulls)
-    store.arrived = waiting.arrived
+
+    def arrived(
+        topic: str, queue_id: int, offset: int, code: int, store_ms: int, raw: bytes
+    ) -> None:
+        if topic == SCHEDULE_TOPIC:
+            delays.arrived(queue_id, code)
+        waiting.arrived(topic, queue_id, offset, code, store_ms, raw)
+
+    store.arrived = arrived
     return Broker(
         config=config,
         clock_ms=clock_ms,
@@ -128,11 +180,14 @@ def assemble(
         store=store,
         keeper=keeper,
         topics=topics,
-        groups=OpenGroups(),
-        offsets=MemoryOffsets(),
-        locks=NoLocks(),
+        producers=Producers(),
+        consumers=consumers,
+        groups=Groups(config.groups, consumers=consumers, keeper=keeper, clock_ms=clock_ms),
+        offsets=Offsets(keeper=keeper, clock_ms=clock_ms),
+        locks=Locks(now=now),
+        delays=delays,
         marks=Marks(identity, next_id),
-        storing=Storing(store=store, delays=NoDelays()),
+        storing=Storing(store=store, delays=delays),
         waiting=waiting,
         flow=FlowControl(config.flow, store=store),
         registrar=Registrar(
