@@ -139,6 +139,13 @@ class BrokerServer:
         if self._closing:
             return
         self._closing = True
+        try:
+            await self._finish(grace)
+        finally:  # whoever does not want to wait for the rest gets this all the same
+            self.closed = self._store.close()
+            log.info("stopped; %s", self.closed)
+
+    async def _finish(self, grace: float | None) -> None:
         broker = getattr(self, "broker", None)
         if broker is not None:
             await broker.registrar.close()
@@ -151,8 +158,6 @@ class BrokerServer:
         if broker is not None:
             await broker.close()
         await self._pool.close()
-        self.closed = self._store.close()
-        log.info("stopped; %s", self.closed)
 
     async def __aenter__(self) -> Self:
         await self.start()

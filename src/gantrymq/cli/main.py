@@ -17,8 +17,10 @@ import gantrymq
 from gantrymq.errors import GantryError
 
 NOUNS: Final = {
+    "broker": "gantrymq.cli.up:broker",
     "completion": "gantrymq.cli.completion",
     "namesrv": "gantrymq.cli.serve:namesrv",
+    "up": "gantrymq.cli.up:up",
 }
 
 INTERRUPTED: Final = 130
