@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import threading
+import time
 from collections.abc import Awaitable, Callable, Coroutine, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -69,8 +70,10 @@ async def _bounded(main: Coroutine[Any, Any, T], seconds: float) -> T:
 
 
 async def until(condition: Callable[[], object]) -> None:
-    """Let the loop turn until `condition` holds; the test's own limit is the limit."""
-    while not condition():  # noqa: ASYNC110 – tests watch what nobody signals
+    """Let the loop turn until `condition` holds; gives up after `LIMIT` real seconds."""
+    started = time.monotonic()
+    while not condition():
+        assert time.monotonic() - started < LIMIT, "it never happened"
         await asyncio.sleep(0.001)
 
 
