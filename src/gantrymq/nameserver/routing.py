@@ -1,13 +1,14 @@
 """Where a topic is: routes as clients want them, and the answers kept ready.
 
-A route is the queues of a topic at every broker name, and the addresses of those brokers. Three
+A route is the queues of a topic at every broker name, and the addresses of those brokers. Four
 things can make it another one:
 
 - *acting masters*: where the master of a name is gone and its queues may not be written to, the
   replica with the smallest id is shown as the master, so that clients go on reading, locking and
   committing there;
 - *zones*: a client that asks for its own zone does not see masters of other zones;
-- *order*: the queues of an order topic are listed as its key in the table of keys says.
+- *order*: the queues of an order topic are listed as its key in the table of keys says;
+- *open hosts*: brokers of this machine may leave it to us what host they are reached by.
 
 Nearly everybody asks for the same routes again and again, so that an answer is written once, and
 kept until the tables change.
@@ -20,6 +21,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from gantrymq.errors import BrokerFailure, TopicNotFound
+from gantrymq.nameserver.dialling import any_open, dialled_host, with_host
 from gantrymq.nameserver.keys import ORDER_TOPICS
 from gantrymq.nameserver.state import MASTER, Place, Tables
 from gantrymq.protocol.base import Buffer, declared, raw_body
@@ -129,22 +131,33 @@ class Answers:
     def __init__(self, tables: Tables) -> None:
         self._tables = tables
         self._edition = tables.edition
-        self._kept: dict[tuple[str, bool], WrittenRoute] = {}
+        self._kept: dict[tuple[str, bool, str], WrittenRoute] = {}
+        self._some_open = any_open(tables.brokers.values())
 
     def __len__(self) -> int:
         return len(self._kept)
 
-    def find(self, topic: str, *, strict: bool) -> WrittenRoute | None:
+    def host_for(self, peer: Peer) -> str:
+        """The host that routes name to `peer` where brokers name none; "" if all do."""
+        self._look()
+        return dialled_host(peer) if self._some_open else ""
+
+    def find(self, topic: str, *, strict: bool, host: str = "") -> WrittenRoute | None:
         """The answer for `topic` in that dialect, if it is there and holds."""
+        self._look()
+        return self._kept.get((topic, strict, host))
+
+    def keep(self, topic: str, route: TopicRoute, *, strict: bool, host: str = "") -> WrittenRoute:
+        """Write the answer for `topic`, for everybody who asks from now on."""
+        answer = self._kept[topic, strict, host] = written(route, strict=strict)
+        return answer
+
+    def _look(self) -> None:
+        """Forget everything if the tables are not what they were."""
         if self._edition != self._tables.edition:
             self._kept.clear()
             self._edition = self._tables.edition
-        return self._kept.get((topic, strict))
-
-    def keep(self, topic: str, route: TopicRoute, *, strict: bool) -> WrittenRoute:
-        """Write the answer for `topic`, for everybody who asks from now on."""
-        answer = self._kept[topic, strict] = written(route, strict=strict)
-        return answer
+            self._some_open = any_open(self._tables.brokers.values())
 
 
 def written(route: TopicRoute, *, strict: bool) -> WrittenRoute:
@@ -153,37 +166,43 @@ def written(route: TopicRoute, *, strict: bool) -> WrittenRoute:
     return WrittenRoute(route=route, body=body)
 
 
-def get_route(request: GetRoute, server: NameServer, _peer: Peer) -> RouteReply:
+def get_route(request: GetRoute, server: NameServer, peer: Peer) -> RouteReply:
     """Where a topic is."""
     if not server.serves_routes:
         raise BrokerFailure.because("name server not ready")
-    topic = request.topic
+    topic, host = request.topic, server.answers.host_for(peer)
     strict = bool(request.strict_json) or request.version >= V4_9_4
     if request.zone_mode and request.zone and not request.zone.isspace():
-        return written(in_zone(_route(server, topic), request.zone), strict=strict)
-    return server.answers.find(topic, strict=strict) or server.answers.keep(
-        topic, _route(server, topic), strict=strict
+        return written(in_zone(_route(server, topic, host), request.zone), strict=strict)
+    return server.answers.find(topic, strict=strict, host=host) or server.answers.keep(
+        topic, _route(server, topic, host), strict=strict, host=host
     )
 
 
-def _route(server: NameServer, topic: str) -> TopicRoute:
+def _route(server: NameServer, topic: str, host: str) -> TopicRoute:
     settings = server.config.routes
     route = find_route(server.tables, topic, acting_masters=settings.acting_masters)
     if route is None:
         raise TopicNotFound.because(f"No topic route info in name server for the topic: {topic}")
+    route.brokers = [with_host(data, host) for data in route.brokers]
     if settings.order:
         route.order = server.keys.get(ORDER_TOPICS, topic)
     return route
 
 
-def get_cluster_info(_request: GetClusterInfo, server: NameServer, _peer: Peer) -> ClusterInfo:
+def get_cluster_info(_request: GetClusterInfo, server: NameServer, peer: Peer) -> ClusterInfo:
     """Which brokers there are."""
-    return ClusterInfo(brokers=server.tables.brokers, clusters=server.tables.clusters)
+    brokers, host = server.tables.brokers, server.answers.host_for(peer)
+    if host:
+        brokers = {name: with_host(data, host) for name, data in brokers.items()}
+    return ClusterInfo(brokers=brokers, clusters=server.tables.clusters)
 
 
-def get_members(request: GetBrokerMembers, server: NameServer, _peer: Peer) -> BrokerMembersReply:
+def get_members(request: GetBrokerMembers, server: NameServer, peer: Peer) -> BrokerMembersReply:
     """Which brokers share a name; nobody, if the name is not known."""
     data = server.tables.brokers.get(request.broker)
+    if data is not None:
+        data = with_host(data, server.answers.host_for(peer))
     return BrokerMembersReply(
         members=BrokerMembers(
             cluster=request.cluster,
