@@ -17,20 +17,21 @@ import os
 import socket
 import statistics
 import time
+from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TypeVar
 
-from gantrymq.net.aio import Peer, connect, run, serve
-from gantrymq.net.aio import LoopKind
+from gantrymq.net.aio import LoopKind, Peer, connect, run, serve
+from gantrymq.net.blocking import BlockingPeer
 from gantrymq.protocol.base import Buffer, Reply, Request, declared, raw_body, table
 from gantrymq.protocol.sending import SendMessage, SendReply
 from gantrymq.wire.codes import RequestCode
 from gantrymq.wire.command import Command
 
-T = TypeVar("T")
+R = TypeVar("R", bound=Reply)
 
 BODY = b"x" * 1024
 PROPERTIES = "UNIQ_KEY\x017F00000100002A9F0000000000000000\x02WAIT\x01true\x02TAGS\x01T"
@@ -122,7 +123,7 @@ def latencies(what: str, seconds: list[float]) -> Row:
     )
 
 
-async def one_at_a_time(address: str, what: str, make: Callable[[], Request[Reply]], n: int) -> Row:
+async def one_at_a_time(address: str, what: str, make: Callable[[], Request[R]], n: int) -> Row:
     peer = await connect(address)
     seconds = []
     for _ in range(n):
@@ -159,19 +160,53 @@ async def pipelined(address: str, *, typed: bool, n: int, width: int) -> float:
     return n / elapsed
 
 
+def blocking_one_at_a_time(address: str, what: str, make: Callable[[], Request[R]], n: int) -> Row:
+    seconds = []
+    with BlockingPeer.connect(address) as peer:
+        for _ in range(n):
+            started = time.perf_counter()
+            peer.call(make(), timeout=3.0)
+            seconds.append(time.perf_counter() - started)
+    return latencies(what, seconds)
+
+
+def blocking_pipelined(address: str, n: int, width: int) -> float:
+    """Calls per second with `width` in flight, on one thread."""
+    with BlockingPeer.connect(address) as peer:
+        started = time.perf_counter()
+        begun = deque(peer.begin(send_request(), timeout=3.0) for _ in range(width))
+        for _ in range(n - width):
+            peer.finish(begun.popleft())
+            begun.append(peer.begin(send_request(), timeout=3.0))
+        while begun:
+            peer.finish(begun.popleft())
+        return n / (time.perf_counter() - started)
+
+
+def echo_request() -> Echo:
+    return Echo(body=BODY)
+
+
+def measure_asyncio(address: str, n: int, loop: LoopKind) -> Iterator[Row]:
+    name = "uvloop" if loop == "fastest" else loop
+    yield run(one_at_a_time(address, f"{name}: echo 1 KiB", echo_request, n), loop=loop)
+    yield run(one_at_a_time(address, f"{name}: send 1 KiB", send_request, n), loop=loop)
+    for typed in (True, False):
+        kind = "typed" if typed else "commands"
+        rates = [
+            run(pipelined(address, typed=typed, n=n * 2, width=256), loop=loop) for _ in range(3)
+        ]
+        yield Row(what=f"{name}: 256 sends in flight, {kind}", per_second=max(rates))
+
+
 def measure(address: str, n: int) -> Iterator[Row]:
-    loops: tuple[LoopKind, ...] = ("fastest", "asyncio")
-    for loop in loops:
-        name = "uvloop" if loop == "fastest" else loop
-        yield run(one_at_a_time(address, f"{name}: echo 1 KiB", lambda: Echo(body=BODY), n), loop=loop)
-        yield run(one_at_a_time(address, f"{name}: send 1 KiB", send_request, n), loop=loop)
-        for typed in (True, False):
-            kind = "typed" if typed else "commands"
-            rates = [
-                run(pipelined(address, typed=typed, n=n * 3, width=256), loop=loop)
-                for _ in range(3)
-            ]
-            yield Row(what=f"{name}: 256 sends in flight, {kind}", per_second=max(rates))
+    yield from measure_asyncio(address, n, "fastest")
+    yield from measure_asyncio(address, n, "asyncio")
+    yield blocking_one_at_a_time(address, "blocking: echo 1 KiB", echo_request, n)
+    yield blocking_one_at_a_time(address, "blocking: send 1 KiB", send_request, n)
+    for width in (2, 8):
+        rates = [blocking_pipelined(address, n, width) for _ in range(3)]
+        yield Row(what=f"blocking: {width} sends in flight", per_second=max(rates))
 
 
 def show(rows: list[Row]) -> None:
