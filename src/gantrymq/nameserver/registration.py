@@ -97,28 +97,17 @@ def register(
     if data.addresses.get(request.broker_id) != request.address:
         data.addresses[request.broker_id] = request.address
         tables.changed()
-
-    acting = _acts_as_master(data, request)
-    if acting or request.broker_id == MASTER:
-        table = registration.table
-        update = _Update(
-            tables=tables,
-            broker=request.broker,
-            whole=is_new or before is None or before.version != table.version,
-            clear=WRITE if acting and data.acting_master else 0,
-        )
-        if delete_missing and not table.mappings:
-            update.drop_all_but(table)
-        update.take_topics(table)
-        update.take_mappings(table)
+    whole = is_new or before is None or before.version != registration.table.version
+    _take_table(tables, data, request, registration.table, whole, delete_missing)
     if registration.filter_servers is not None:
         tables.set_filter_servers(place, registration.filter_servers)
 
+    own_timeout = timeout if request.timeout_ms is None else request.timeout_ms / 1000
     tables.live[place] = Live(
         broker=request.broker,
         broker_id=request.broker_id,
         heard=now,
-        timeout=timeout if request.timeout_ms is None else request.timeout_ms / 1000,
+        timeout=own_timeout,
         version=registration.table.version,
         ha_address=request.ha_address,
         connection=connection,
@@ -206,6 +195,30 @@ def _with_master(tables: Tables, request: RegisterBroker, registered: Registered
     return registered
 
 
+def _take_table(
+    tables: Tables,
+    data: BrokerData,
+    request: RegisterBroker,
+    table: TopicTable,
+    whole: bool,
+    delete_missing: bool,
+) -> None:
+    """Take the topics over if this broker speaks for its name."""
+    acting = _acts_as_master(data, request)
+    if not acting and request.broker_id != MASTER:
+        return
+    update = _Update(
+        tables=tables,
+        broker=request.broker,
+        whole=whole,
+        clear=WRITE if acting and data.acting_master else 0,
+    )
+    if delete_missing and not table.mappings:
+        update.drop_all_but(table)
+    update.take_topics(table)
+    update.take_mappings(table)
+
+
 @dataclass(slots=True, kw_only=True)
 class _Update:
     """What one registration changes about topics."""
@@ -237,8 +250,7 @@ class _Update:
             perm=settings.perm & ~self.clear,
             flags=settings.flags,
         )
-        if self.tables.put_queues(topic, queues):
-            log.debug("topic %s is new, at %s", topic, self.broker)
+        self.tables.put_queues(topic, queues)
 
     def _same(self, there: QueueData, settings: TopicSettings) -> bool:
         return (

@@ -82,16 +82,11 @@ class Tables:
 
     # --- topics ---------------------------------------------------------------------------------
 
-    def put_queues(self, topic: str, queues: QueueData) -> bool:
-        """Have `topic` at a broker as `queues` says; whether the topic is a new one."""
-        at = self.topics.get(topic)
-        is_new = at is None
-        if at is None:
-            at = self.topics[topic] = {}
-        at[queues.broker] = queues
+    def put_queues(self, topic: str, queues: QueueData) -> None:
+        """Have `topic` at a broker as `queues` says."""
+        self.topics.setdefault(topic, {})[queues.broker] = queues
         self.topics_of.setdefault(queues.broker, set()).add(topic)
         self.changed()
-        return is_new
 
     def drop_queues(self, topic: str, broker: str) -> None:
         """`topic` is no more at a broker, or anywhere if that was the last one."""
