@@ -7,15 +7,16 @@ files.
 **An entry that is there already** is passed over: after a crash the log is dispatched again from a
 point that is surely too early. **A hole** (records that were damaged and cannot be read any more)
 is filled with entries that point nowhere, so that the offsets after it stay what they were. **A
-queue that starts anew** shows as a smaller queue offset at a later place in the log: its topic was
-deleted and made again. Its older entries go.
+queue that starts anew**, at 0 and later in the log, belongs to a topic that was deleted and made
+again; its older entries go. Any other number is that of a damaged record.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final, TypeAlias
+from typing import Final, Literal, TypeAlias
 
+from gantrymq.errors import CorruptRecord
 from gantrymq.rules.delay import DELAY_LEVELS, DelayLevels
 from gantrymq.rules.filtering import tag_code
 from gantrymq.store.queue_table import QueueTable, Slot
@@ -27,6 +28,9 @@ from gantrymq.wire.record import StoredMessage
 Arrived: TypeAlias = Callable[[str, int, int, int, int, bytes], object]
 """Told of each message that can be read from now on: topic, queue id, queue offset, tags code,
 store time in ms, properties as stored."""
+
+Gaps: TypeAlias = Literal["refused", "before the first", "filled"]
+"""What becomes of a message whose queue offset is larger than the next one of its queue."""
 
 SCHEDULE_TOPIC: Final = "SCHEDULE_TOPIC_XXXX"
 """Here messages wait for a delay level to pass."""
@@ -70,11 +74,11 @@ class Dispatcher:
                 message.topic, message.queue_id, message.queue_offset, code, message.store_ms, raw
             )
 
-    def again(self, message: StoredMessage, *, fill: bool) -> None:
-        """A message that was read from the log; without `fill`, a gap before it raises `Gap`."""
+    def again(self, message: StoredMessage, gaps: Gaps) -> None:
+        """A message that was read from the log; one with a gap before it may raise `Gap`."""
         kind = message.sys_flag & TRANSACTION_BITS
         if kind in _IN_QUEUES:
-            self._requeue(message, fill)
+            self._requeue(message, gaps)
         if self._index is not None and kind != Transaction.ROLLBACK:
             self._put(message)
 
@@ -92,14 +96,18 @@ class Dispatcher:
             code = self._codes[tag] = tag_code(tag.decode("utf-8", "replace"))
         return code
 
-    def _requeue(self, message: StoredMessage, fill: bool) -> None:
+    def _requeue(self, message: StoredMessage, gaps: Gaps) -> None:
         slot = self._queues.obtain(message.topic, message.queue_id)
         queue, offset = slot.queue, message.queue_offset
         if offset < queue.max_offset:
             if message.log_offset < queue.max_log_offset:
                 return
+            if offset > 0:
+                raise CorruptRecord(f"{message!r} comes after queue offset {queue.max_offset - 1}")
             queue.clear()
-        elif offset > queue.max_offset and not fill:
+        elif offset > queue.max_offset and (
+            gaps == "refused" or (gaps == "before the first" and queue.max_log_offset >= 0)
+        ):
             raise Gap(f"{slot!r} is asked to take {message!r}")
         queue.append(message.log_offset, message.size, self.tags_code(message), offset)
         slot.next_offset = queue.max_offset

@@ -172,7 +172,6 @@ class Recovery:
         else:
             found = self._after_stop(note)
         self.log.cut(found.end)
-        self.queues.truncate(found.end)
         self.queues.correct_min(self.log.start)
         for damage in found.damage:
             self.report(str(damage))
@@ -224,24 +223,42 @@ class Recovery:
         return start if again is None else again
 
     def _read_from(self, start: int, sure: int) -> Recovered:
+        if start == self.log.start:
+            return self._read(start, sure)
+        doubtful = [slot for slot in self.queues if slot.queue.damaged]
+        self.queues.truncate(start)
+        before = [slot.queue.max_offset for slot in doubtful]
         try:
-            return self._read(start, sure, fill=start == self.log.start)
+            found = self._read(start, sure, partly=True)
         except Gap as gap:
             self.report(f"{gap}: consume queues are incomplete")
             return self._read_all(sure)
+        if any(
+            slot.queue.max_offset == known for slot, known in zip(doubtful, before, strict=True)
+        ):
+            self.report("consume queues are damaged")
+            return self._read_all(sure)
+        return found
 
     def _read_all(self, sure: int) -> Recovered:
         self.report("reading the whole log to complete queues and index")
-        found = self._read(self.log.start, sure, fill=True)
+        found = self._read(self.log.start, sure)
         found.rebuilt = True
         return found
 
-    def _read(self, start: int, sure: int, *, fill: bool) -> Recovered:
+    def _read(self, start: int, sure: int, *, partly: bool = False) -> Recovered:
         self.queues.truncate(start)
         walk, count = Walk(self.log, start, sure), 0
         progress = _Progress(self.report, self.monotonic, start, self.log.end)
         for message in walk:
-            self.dispatcher.again(message, fill=fill)
+            try:
+                self._again(message, walk, partly)
+            except CorruptRecord as error:
+                if walk.at >= sure:
+                    walk.torn = str(error)
+                    break
+                end = walk.at + message.size
+                walk.damage.append(Damage(start=walk.at, end=end, reason=str(error)))
             count += 1
             if count % _PROGRESS_EVERY == 0:
                 progress.at(walk.at, count)
@@ -252,6 +269,17 @@ class Recovery:
         return Recovered(
             start=start, end=walk.at, messages=count, damage=walk.damage, rebuilt=False
         )
+
+    def _again(self, message: StoredMessage, walk: Walk, partly: bool) -> None:
+        if partly:
+            self.dispatcher.again(message, "refused")
+        elif walk.at < walk.sure or walk.damage:
+            self.dispatcher.again(message, "filled")
+        else:
+            try:
+                self.dispatcher.again(message, "before the first")
+            except Gap as gap:
+                raise CorruptRecord(str(gap)) from gap
 
     def _index_end(self) -> int:
         return -1 if self.index is None else self.index.max_log_offset

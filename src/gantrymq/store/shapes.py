@@ -34,6 +34,14 @@ class Queue(Protocol):
         ...
 
     @property
+    def damaged(self) -> bool:
+        """Whether `recover` came upon bytes that are neither an entry nor nothing.
+
+        Either the last ones were being written, or old ones are harmed, and those after them gone.
+        """
+        ...
+
+    @property
     def size(self) -> int:
         """How many bytes its files take, for reports."""
         ...
@@ -43,7 +51,8 @@ class Queue(Protocol):
 
         One that is there already (`queue_offset < max_offset`) is passed over. Where
         `queue_offset > max_offset` the gap is filled with RocketMQ's blank entries (0, 2**31 - 1,
-        0), and in an empty queue `min_offset` is then `queue_offset`.
+        0), and in an empty queue `min_offset` is then `queue_offset`. A gap that cannot be is
+        refused with `CorruptRecord`.
         """
         ...
 

@@ -47,7 +47,7 @@ from gantrymq.wire.flags import TRANSACTION_BITS, Transaction
 from gantrymq.wire.message_id import offset_id
 from gantrymq.wire.record import StoredMessage
 
-_log: Final = logging.getLogger("gantrymq.store")
+_logger: Final = logging.getLogger("gantrymq.store")
 _BEYOND_BODY: Final = 64 * 1024
 """What a record may have besides a body of the greatest size."""
 _COUNTED: Final = frozenset((Transaction.NONE, Transaction.COMMIT))
@@ -144,27 +144,27 @@ class Store:
             self._checkpoint = Checkpoint(disk, directory / "checkpoint")
             segments = Segments(disk, directory / "commitlog", config.log.segment_size)
             segments.load()
-            self._log = CommitLog(segments)
+            self.log = CommitLog(segments)
             queues = directory / "consumequeue"
-            make = parts.queues(disk, queues, config, self._log.store_time)
+            make = parts.queues(disk, queues, config, self.log.store_time)
             self._queues = QueueTable(disk, queues, make)
             self._queues.load()
             self._index = parts.index(disk, directory / "index", config)
             self._dispatcher = Dispatcher(self._queues, self._index, delays)
             self.recovered: Final[Recovered] = self._recover()
             self._retention = Retention(
-                self._log, self._queues, disk, directory, config.retention, config.space,
+                self.log, self._queues, disk, directory, config.retention, config.space,
                 clock_ms=clock_ms, hour=hour, report=report,
             )  # fmt: skip
         except BaseException:
             self._lock.release(in_order=False)
             raise
         self._flusher = Flusher(
-            self._log, interval=config.flush.interval, timeout=config.flush.timeout,
+            self.log, interval=config.flush.interval, timeout=config.flush.timeout,
             failed=self._break, monotonic=monotonic,
         )  # fmt: skip
         self._reader = Reader(
-            self._log, config.read, memory=system.memory(), trusted_from=self.recovered.start,
+            self.log, config.read, memory=system.memory(), trusted_from=self.recovered.start,
             report=report,
         )  # fmt: skip
         self._chores = Chores(self.checkpoint, config.flush.checkpoint_interval)
@@ -172,7 +172,7 @@ class Store:
         self._held: deque[tuple[int, Slot, StoredMessage]] | None = (
             deque() if config.flush.mode == "sync" else None
         )
-        self._dispatched_to = self._log.end
+        self._dispatched_to = self.log.end
         self._last_ms = self._checkpoint.log_ms
         self._next_round = monotonic() + config.retention.interval
         self._refuse_if_full()
@@ -188,7 +188,7 @@ class Store:
         clock_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
         monotonic: Callable[[], float] = time.monotonic,
         hour: Callable[[], int] = lambda: time.localtime().tm_hour,
-        report: Report = _log.warning,
+        report: Report = _logger.warning,
         delays: DelayLevels = DELAY_LEVELS,
     ) -> Self:
         """Open or begin the store in `directory`, and recover it if it has to be."""
@@ -226,7 +226,7 @@ class Store:
         for segment in self._retention.round(self._flusher.flushed_to, self.limits):
             self._chores.do(partial(self._remove, segment))
             if self._index is not None:
-                self._index.correct_min(self._log.start)
+                self._index.correct_min(self.log.start)
         self._refuse_if_full()
 
     def flush(self) -> None:
@@ -257,7 +257,7 @@ class Store:
     def close(self) -> Closed:
         """Flush everything and give up the store. Closing it again does nothing."""
         if self._closed:
-            return Closed(flushed=0, log_end=self._log.end, problem=None)
+            return Closed(flushed=0, log_end=self.log.end, problem=None)
         self._closed = True
         self._refusal = NotWritable(f"the store in {self.directory} is closed")
         behind = self._flusher.behind
@@ -269,10 +269,10 @@ class Store:
         self._queues.close()
         if self._index is not None:
             self._index.close()
-        self._log.segments.close()
+        self.log.segments.close()
         self._checkpoint.close()
         flushed = behind - self._flusher.behind
-        return Closed(flushed=flushed, log_end=self._log.end, problem=problem)
+        return Closed(flushed=flushed, log_end=self.log.end, problem=problem)
 
     # writing
 
@@ -282,7 +282,7 @@ class Store:
             self._refuse(self._refusal)
         key = message.topic, message.queue_id
         slot = self._queues.slots.get(key) or self._queues.obtain(*key)
-        log = self._log
+        log = self.log
         counted = message.sys_flag & TRANSACTION_BITS in _COUNTED
         message.queue_offset = queue_offset = slot.next_offset if counted else 0
         message.store_ms = self._last_ms = self._clock_ms()
@@ -310,7 +310,7 @@ class Store:
         """Store messages of one queue side by side, all or none."""
         if self._refusal is not None:
             self._refuse(self._refusal)
-        first, log = messages[0], self._log
+        first, log = messages[0], self.log
         slot = self._queues.obtain(first.topic, first.queue_id)
         now = self._last_ms = self._clock_ms()
         for number, message in enumerate(messages):
@@ -374,7 +374,7 @@ class Store:
 
     def message_at(self, log_offset: int) -> StoredMessage:
         """The message at that place of the log; `CorruptRecord` if there is none."""
-        return self._log.message(log_offset)
+        return self.log.message(log_offset)
 
     def query(
         self, topic: str, key: str, *, limit: int = 32, begin_ms: int = 0, end_ms: int = 2**63 - 1
@@ -386,10 +386,10 @@ class Store:
         pieces = []
         for offset in sorted(hits.log_offsets):
             try:
-                size = self._log.message(offset).size
+                size = self.log.message(offset).size
             except CorruptRecord:  # it is gone, or not readable any more
                 continue
-            if (piece := self._log.view(offset, size)) is not None:
+            if (piece := self.log.view(offset, size)) is not None:
                 pieces.append(piece)
         return Queried(pieces, hits.last_update_ms, hits.last_update_log_offset)
 
@@ -407,19 +407,19 @@ class Store:
         queue = self.queue(topic, queue_id)
         if queue is None or not queue.min_offset <= offset < queue.max_offset:
             return -1
-        return next((self._log.store_time(at) for at, _, _ in queue.entries(offset, 1)), -1)
+        return next((self.log.store_time(at) for at, _, _ in queue.entries(offset, 1)), -1)
 
     # how it is
 
     @property
     def log_start(self) -> int:
         """The offset of the oldest byte of the log."""
-        return self._log.start
+        return self.log.start
 
     @property
     def log_end(self) -> int:
         """The offset that the next record gets."""
-        return self._log.end
+        return self.log.end
 
     @property
     def flushed_to(self) -> int:
@@ -452,13 +452,13 @@ class Store:
         note_path = self.directory / "clean-stop.json"
         note = CleanStop.take(self._disk, note_path)
         found = Recovery(
-            log=self._log, queues=self._queues, index=self._index, dispatcher=self._dispatcher,
+            log=self.log, queues=self._queues, index=self._index, dispatcher=self._dispatcher,
             checkpoint=self._checkpoint, report=self._report, monotonic=self._monotonic,
         ).run(after_crash=self._lock.after_crash, note=note)  # fmt: skip
-        for segment in self._log.segments.files:
+        for segment in self.log.segments.files:
             if segment.end > found.start:
                 segment.file.sync()
-        self._log.segments.sync_names()
+        self.log.segments.sync_names()
         for slot in self._queues:
             slot.queue.sync()
         if self._index is not None:
@@ -485,7 +485,7 @@ class Store:
                 f"a record of {size} bytes; the most is {self._largest}, within files of"
                 f" {self.config.log.segment_size}"
             )
-        self._log.roll()
+        self.log.roll()
 
     def _break(self, why: str) -> None:
         self._broken = why
@@ -502,7 +502,7 @@ class Store:
 
     def _remove(self, segment: Segment) -> None:
         try:
-            self._log.segments.remove(segment)
+            self.log.segments.remove(segment)
         except OSError as error:
             self._report(f"{segment.path} cannot be removed: {error}")
 
@@ -511,10 +511,10 @@ class Store:
         self.checkpoint()
         if self._broken is not None:
             return self._broken
-        if self._checkpoint.confirmed_offset != self._log.end:
+        if self._checkpoint.confirmed_offset != self.log.end:
             return f"the last checkpoint is at {self._checkpoint.confirmed_offset}"
         note = CleanStop(
-            log_end=self._log.end,
+            log_end=self.log.end,
             index_end=-1 if self._index is None else self._index.max_log_offset,
             totals=self._queues.totals(),
         )
