@@ -265,3 +265,28 @@ def test_brokers_of_both_releases_and_several_name_servers(tmp_path: Path) -> No
             until(lambda: set(two.clusters().brokers) == wanted, "both are there")
             for server in (one, two):
                 assert {data.name for data in server.route("TBW102").brokers} == wanted
+
+
+def test_a_replica_of_rocketmqs_acts_for_its_master(tmp_path: Path) -> None:
+    """The master is killed: routes show the replica in its place, to be read and not written to."""
+    both = {"enableSlaveActingMaster": "true", "brokerName": "pair"}
+    settings = ("supportActingMaster=true", "notifyMinBrokerIdChanged=true")
+    with (
+        NameServer(tmp_path, *settings) as server,
+        or_skip(lambda: LoneBroker(jars.CURRENT, server.address, **both)) as master,
+    ):
+        replica = {**both, "brokerId": 1, "brokerRole": "SLAVE"}
+        with LoneBroker(jars.CURRENT, server.address, **replica) as slave:
+            members = {0: master.broker, 1: slave.broker}
+            until(lambda: server.clusters().brokers["pair"].addresses == members, "both are here")
+            assert server.route("TBW102").queues[0].perm == 7
+            master.close()
+            until(
+                lambda: server.route("TBW102").brokers[0].addresses == {0: slave.broker},
+                "the replica is shown as master",
+            )
+            assert server.route("TBW102").queues[0].perm == 5
+            assert server.clusters().brokers["pair"].addresses == {1: slave.broker}
+            log = slave.home / "logs" / "rocketmqlogs" / "broker.log"
+            until(lambda: "Min broker changed" in log.read_text(), "the replica heard of it")
+    assert "was not told" not in server.log.read_text()
