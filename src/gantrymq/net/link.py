@@ -219,7 +219,7 @@ class Link(asyncio.BufferedProtocol):
             self._room.admit()
         # A frame that has begun has to end in time, except while it is we who do not read.
         mid_frame = self._connection.mid_frame and self._kept is None
-        since = self._watch.read(self._clock(), completed=command is not None, mid_frame=mid_frame)
+        since = self._watch.read(self._clock(), command is not None, mid_frame)
         if since is not None:
             self._alarm.by(since + self.options.frame_timeout)
 

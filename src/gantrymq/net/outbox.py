@@ -33,6 +33,7 @@ class Outbox:
         "_transport",
         "_waiting",
         "bytes_out",
+        "full",
         "last_write",
         "writes",
     )
@@ -56,17 +57,14 @@ class Outbox:
         self._collecting = False
         self._paused = False
         self._waiting: list[asyncio.Future[None]] = []
+        self.full = False
+        """Whether whoever can wait should; an attribute, since every call looks at it."""
         self.bytes_out = 0
         self.writes = 0
         """How often something was handed over."""
         self.last_write = self._clock()
         """When something was last handed over to a transport that was not full already."""
         transport.set_write_buffer_limits(high=options.write_high, low=options.write_low)
-
-    @property
-    def full(self) -> bool:
-        """Whether whoever can wait should."""
-        return self._paused or self._size > self._high
 
     @property
     def paused(self) -> bool:
@@ -83,6 +81,8 @@ class Outbox:
         self._parts += buffers
         for buffer in buffers:
             self._size += len(buffer)
+        if self._size > self._high:
+            self.full = True
         if not self._collecting:
             self._collecting = True
             self._loop.call_soon(self.flush)
@@ -105,7 +105,8 @@ class Outbox:
             return
         if not self._paused:
             self.last_write = self._clock()
-        self._transport.writelines(parts)
+        self._transport.writelines(parts)  # calls `pause` if it is too much
+        self.full = self._paused
         if self._paused:
             self._check_limit()
 
@@ -125,11 +126,12 @@ class Outbox:
 
     def pause(self) -> None:
         """The transport holds too much."""
-        self._paused = True
+        self._paused = self.full = True
 
     def resume(self) -> None:
         """The transport has room again."""
         self._paused = False
+        self.full = self._size > self._high
         self.last_write = self._clock()
         waiting, self._waiting = self._waiting, []
         for ticket in waiting:

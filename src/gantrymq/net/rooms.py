@@ -15,19 +15,18 @@ from collections.abc import Callable, Sized
 class Room:
     """How many callers fit in at once; the size of `inside` says how many there are."""
 
-    __slots__ = ("_inside", "_loop", "_places", "_promised", "_queue")
+    __slots__ = ("_inside", "_loop", "_places", "_queue")
 
     def __init__(self, loop: asyncio.AbstractEventLoop, places: int, inside: Sized) -> None:
         self._loop = loop
-        self._places = places
         self._inside = inside
-        self._promised = 0  # let in, but not counted by `inside` yet
+        self._places = places  # less those that are promised and not counted by `inside` yet
         self._queue: deque[asyncio.Future[None]] = deque()
 
     @property
     def full(self) -> bool:
         """Whether a newcomer has to `wait`."""
-        return len(self._inside) + self._promised >= self._places
+        return len(self._inside) >= self._places
 
     @property
     def waiting(self) -> bool:
@@ -43,14 +42,14 @@ class Room:
         except asyncio.CancelledError:
             self._withdraw(ticket)
             raise
-        self._promised -= 1
+        self._places += 1
 
     def admit(self) -> None:
         """Let in as many as there are places."""
         while self._queue and not self.full:
             ticket = self._queue.popleft()
             if not ticket.done():
-                self._promised += 1
+                self._places -= 1
                 ticket.set_result(None)
 
     def close(self, error: Callable[[], Exception]) -> None:
@@ -65,5 +64,5 @@ class Room:
         if ticket in self._queue:
             self._queue.remove(ticket)
         elif not ticket.cancelled() and ticket.exception() is None:
-            self._promised -= 1
+            self._places += 1
             self.admit()

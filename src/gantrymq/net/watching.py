@@ -39,7 +39,7 @@ class Watch:
         self.frame_since: float | None = None
         self.awaits_first = accepted
 
-    def read(self, now: float, *, completed: bool, mid_frame: bool) -> float | None:
+    def read(self, now: float, completed: bool, mid_frame: bool) -> float | None:
         """Bytes came in, completed a frame or not, left one under way or not; since when it is."""
         self.last_read = now
         if completed:

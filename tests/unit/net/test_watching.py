@@ -14,7 +14,7 @@ def watch() -> Watch:
 
 def test_a_new_connection_owes_a_first_frame(watch: Watch) -> None:
     assert watch.next_due(100.0) == (120.0, Ending.SILENT)
-    watch.read(101.0, completed=False, mid_frame=True)
+    watch.read(101.0, False, True)
     assert watch.next_due(100.0) == (120.0, Ending.SILENT)
 
 
@@ -23,21 +23,21 @@ def test_one_that_we_made_does_not() -> None:
 
 
 def test_a_read_or_a_write_keeps_it_from_being_idle(watch: Watch) -> None:
-    watch.read(110.0, completed=True, mid_frame=False)
+    watch.read(110.0, True, False)
     assert watch.next_due(100.0) == (230.0, Ending.IDLE)
     assert watch.next_due(115.0) == (235.0, Ending.IDLE)
 
 
 def test_bytes_that_trickle_in_do_not_prolong_a_frame(watch: Watch) -> None:
-    watch.read(110.0, completed=True, mid_frame=False)
+    watch.read(110.0, True, False)
     for second in range(111, 139):
-        assert watch.read(second, completed=False, mid_frame=True) == 111
+        assert watch.read(second, False, True) == 111
     assert watch.next_due(100.0) == (141.0, Ending.SLOW_FRAME)
 
 
 def test_a_stream_of_frames_is_never_slow(watch: Watch) -> None:
     for second in range(110, 300, 10):
-        watch.read(second, completed=True, mid_frame=True)
+        watch.read(second, True, True)
         assert watch.next_due(100.0) == (second + 30, Ending.SLOW_FRAME)
-    watch.read(300.0, completed=True, mid_frame=False)
+    watch.read(300.0, True, False)
     assert watch.next_due(100.0) == (420.0, Ending.IDLE)
