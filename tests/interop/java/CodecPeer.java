@@ -53,6 +53,10 @@ public final class CodecPeer {
         OPERATIONS.put("constants", item -> Codes.ofClass((String) item));
         OPERATIONS.put("client.send", item -> Clients.send(map(item)));
         OPERATIONS.put("client.pull", item -> Clients.pull(map(item)));
+        OPERATIONS.put("traffic.send", item -> Traffic.send(map(item)));
+        OPERATIONS.put("consumer.start", item -> Traffic.start(map(item)));
+        OPERATIONS.put("consumer.take", item -> Traffic.take(map(item)));
+        OPERATIONS.put("consumer.stop", item -> Traffic.stop(map(item)));
         OPERATIONS.put("call", item -> Statics.call(map(item)));
         OPERATIONS.put("acl.sign", item -> Statics.sign(map(item)));
         OPERATIONS.put("topics.text", item -> Bodies.topicText((String) item));
