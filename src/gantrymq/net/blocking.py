@@ -73,7 +73,7 @@ class BlockingPeer:
         self.version = CURRENT
         self.late = 0
         """Replies that no call waited for any more, or ever had."""
-        self.last_used = time.monotonic()
+        self.last_used = self._last_heard = time.monotonic()
         self.ending: Ending | None = None
         self._stream = stream
         self._table = table
@@ -206,6 +206,8 @@ class BlockingPeer:
             timeout = begun.deadline - begun.started
             if self.options.close_after_timeout:
                 self._end(Ending.TIMED_OUT)
+            elif time.monotonic() - self._last_heard >= self.options.silence_timeout:
+                self._end(Ending.UNRESPONSIVE)
             raise timeout_error(self.address, begun.request, timeout) from None
         return reply
 
@@ -224,6 +226,7 @@ class BlockingPeer:
     def _take_in(self, deadline: float) -> None:
         try:
             count = self._stream.read(self._connection.get_buffer(), deadline)
+            self._last_heard = time.monotonic()
             for command in self._connection.received(count):
                 if not command.flag & RESPONSE:
                     self._answer(command)

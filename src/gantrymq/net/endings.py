@@ -20,6 +20,7 @@ class Ending(Enum):
     SLOW_READER = ("the peer does not read what it asked for", logging.WARNING)
     BAD_FRAME = ("the peer broke the protocol", logging.WARNING)
     TIMED_OUT = ("a call got no reply in time", logging.INFO)
+    UNRESPONSIVE = ("calls got no reply, and nothing else came either", logging.WARNING)
     SHUTDOWN = ("this server is shutting down", logging.DEBUG)
 
     def __init__(self, words: str, level: int) -> None:

@@ -33,7 +33,7 @@ from gantrymq.errors import ConnectionLost, GantryError, RemoteProtocolError
 from gantrymq.net.addresses import join_address
 from gantrymq.net.alarms import Alarm, clock_of
 from gantrymq.net.answering import NO_TABLE, Table
-from gantrymq.net.calls import Calls, What, lost_error
+from gantrymq.net.calls import Calls, Waiting, What, lost_error
 from gantrymq.net.endings import Ending
 from gantrymq.net.options import PLAIN, PeerOptions
 from gantrymq.net.outbox import Outbox
@@ -276,12 +276,19 @@ class Link(asyncio.BufferedProtocol):
         if strike.at <= now:
             self.abort(strike.ending)
             return inf
-        if self.options.close_after_timeout and any(call[4] for call in overdue):
-            self.close(Ending.TIMED_OUT)
-            return inf
         if overdue:
             self._room.admit()
+            if (verdict := self._verdict(overdue, now)) is not None:
+                self.close(verdict)
+                return inf
         return min(strike.at, self._calls.due)
+
+    def _verdict(self, overdue: list[Waiting], now: float) -> Ending | None:
+        """Whether calls that timed out are the end of the connection."""
+        if self.options.close_after_timeout and any(call[4] for call in overdue):
+            return Ending.TIMED_OUT
+        silent = now - self._watch.last_read >= self.options.silence_timeout
+        return Ending.UNRESPONSIVE if silent and self._kept is None else None
 
     def _ring_last(self, now: float) -> float:
         """The connection is ending: do its last bytes still have time?"""

@@ -42,6 +42,12 @@ class PeerOptions:
     write_limit: int = 64 * _MIB
     """Bytes waiting to go out over which a server gives up on a slow reader."""
 
+    silence_timeout: float = 15.0
+    """Seconds without any read after which a call that times out takes the connection with it.
+
+    A peer that lost its power says nothing, and as long as we write we are not idle. Without this
+    rule it is the kernel that finds out, after a quarter of an hour.
+    """
     close_after_timeout: bool = False
     """Close the connection when a call times out, as Java clients do (`closeSocketIfTimeout`).
 

@@ -13,7 +13,7 @@ import ssl
 import time
 from collections.abc import Callable, Sequence
 from math import ceil
-from typing import Final
+from typing import Final, Protocol
 
 from gantrymq.errors import ConnectFailed
 from gantrymq.net.addresses import split_address
@@ -22,6 +22,7 @@ from gantrymq.wire.command import Buffer
 
 IN: Final = getattr(select, "POLLIN", 1)
 OUT: Final = getattr(select, "POLLOUT", 4)
+_UNACKNOWLEDGED: Final = 120.0
 _SMALL: Final = 16 * 1024
 """Bodies below this are copied behind their header; several buffers cost more than that."""
 _MANY: Final = 512
@@ -155,6 +156,16 @@ class TlsStream(Stream):
         return self._tls.send(buffers[0])  # TLS must see the same bytes again if it has to wait
 
 
+class _Tunable(Protocol):
+    def setsockopt(self, level: int, name: int, value: int, /) -> None: ...
+
+
+def limit_silence(sock: _Tunable, seconds: float) -> None:
+    """Let the kernel end a connection whose other end acknowledges nothing for so long."""
+    if hasattr(socket, "TCP_USER_TIMEOUT"):
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, int(seconds * 1000))
+
+
 def open_stream(address: str, tls: ClientTls | None, timeout: float) -> Stream:
     """Connect to `address`, or raise `ConnectFailed`."""
     host, port = split_address(address)
@@ -164,6 +175,7 @@ def open_stream(address: str, tls: ClientTls | None, timeout: float) -> Stream:
         raise _failed("connecting to", address, timeout, error) from error
     try:
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        limit_silence(sock, _UNACKNOWLEDGED)
         if tls is None:
             return Stream(sock)
         name = tls.server_name or host

@@ -14,6 +14,7 @@ from gantrymq.errors import ConnectFailed
 from gantrymq.net.accepting import Accepting, ProxyMode
 from gantrymq.net.addresses import split_address
 from gantrymq.net.network import Gate, Listener, MakeProtocol
+from gantrymq.net.streams import limit_silence
 from gantrymq.net.tls import ClientTls, ServerTls
 
 _NO_SUCH_FAMILY: Final = (EADDRNOTAVAIL, EAFNOSUPPORT)
@@ -31,6 +32,8 @@ class Tcp:
     """Whether connections that we take may, or have to, begin with a PROXY header."""
     greeting_timeout: float = 10.0
     """Seconds for PROXY header, first byte and TLS handshake together."""
+    unacknowledged_timeout: float = 120.0
+    """Seconds without an acknowledgement after which the kernel ends a connection, where it can."""
     backlog: int = 1024
 
     async def connect(self, address: str, make: MakeProtocol, *, timeout: float) -> None:
@@ -41,16 +44,22 @@ class Tcp:
         loop = asyncio.get_running_loop()
         try:
             async with asyncio.timeout(timeout) as limit:
-                await loop.create_connection(make, host, port, ssl=context, server_hostname=name)
+                transport, _ = await loop.create_connection(
+                    make, host, port, ssl=context, server_hostname=name
+                )
         except OSError as error:
             if limit.expired():
                 raise ConnectFailed(f"no connection to {address} in {timeout:.1f}s") from error
             kind = "TLS with" if isinstance(error, ssl.SSLError) else "connecting to"
             raise ConnectFailed(f"{kind} {address} failed: {error}") from error
 
+        limit_silence(transport.get_extra_info("socket"), self.unacknowledged_timeout)
+
     async def listen(self, address: str, gate: Gate) -> Listener:
         """Take connections at `address`; a name or an empty host can stand for several."""
         sockets = await _bind(address, self.backlog)
+        for sock in sockets:
+            limit_silence(sock, self.unacknowledged_timeout)  # accepted sockets take it over
         return Accepting(
             sockets,
             gate,

@@ -281,6 +281,18 @@ def test_a_timeout_can_close_the_connection() -> None:
         assert pair.peer.ending is Ending.TIMED_OUT
 
 
+def test_a_peer_that_died_without_a_word_is_given_up() -> None:
+    with Pair(PeerOptions(silence_timeout=0.05)) as pair:
+        pair.say(reply(1))
+        pair.peer.call(Echo(), timeout=5)
+        with pytest.raises(CallTimeout):
+            pair.peer.call(Echo(), timeout=0.01)
+        assert pair.peer.is_open
+        with pytest.raises(CallTimeout):
+            pair.peer.call(Echo(), timeout=0.06)
+        assert pair.peer.ending is Ending.UNRESPONSIVE
+
+
 def test_the_deadline_holds_for_a_reply_that_drips_in() -> None:
     with Pair() as pair:
         whole = b"".join(Connection().encode(reply(1, bytes(100))))

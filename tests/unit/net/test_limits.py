@@ -3,6 +3,7 @@
 import asyncio
 import logging
 import random
+import tracemalloc
 from collections.abc import Callable, Coroutine
 
 import pytest
@@ -81,6 +82,24 @@ def test_random_bytes_only_ever_end_the_connection(memory: World) -> None:
         await until(lambda: len(server.peers) == 1)
         assert set(server.endings) <= {Ending.BAD_FRAME, Ending.REMOTE}
         assert server.endings.total() == 300
+
+    play(memory, scene)
+
+
+def test_frames_that_are_only_announced_take_no_memory(memory: World) -> None:
+    async def scene(owner: Parrot, server: Server, wire: Wire) -> None:
+        wires = [await Wire.to(server, memory.network) for _ in range(50)]
+        tracemalloc.start()
+        try:
+            for one in wires:
+                one.transport.write(b"\x00\xf0\x00\x00\x00\x00\x01\x00" + bytes(100))
+            await until(lambda: server.traffic.bytes_in == 50 * 108)
+            _, peak = tracemalloc.get_traced_memory()
+        finally:
+            tracemalloc.stop()
+        assert peak < 100 * MIB, "750 MiB were announced"
+        for one in wires:
+            await one.close()
 
     play(memory, scene)
 

@@ -16,6 +16,7 @@ from gantrymq.errors import (
     TopicNotFound,
 )
 from gantrymq.net.aio import Ending, Peer, PeerOptions, Server, connect
+from gantrymq.net.memory import MemoryNetwork
 from gantrymq.wire.command import RESPONSE, Command
 from gantrymq.wire.connection import Connection
 from tests.support import PARROT, Echo, EchoReply, Other, Parrot, World, until
@@ -345,6 +346,43 @@ def test_a_timeout_can_close_the_connection_as_java_does(memory: World) -> None:
         assert await peer.wait_closed() is Ending.TIMED_OUT
 
     play(memory, scene, client=PeerOptions(close_after_timeout=True))
+
+
+def test_a_peer_that_died_without_a_word_is_given_up_soon(memory: World) -> None:
+    async def scene(owner: Parrot, server: Server, peer: Peer) -> None:
+        assert isinstance(memory.network, MemoryNetwork)
+        loop = asyncio.get_running_loop()
+        await peer.call(Echo(), timeout=3)
+        died = loop.time()
+        memory.network.at(server.address).stall()
+        while peer.is_open:
+            with pytest.raises(CallTimeout):
+                await peer.call(Echo(), timeout=3)
+        assert loop.time() - died == pytest.approx(15, abs=0.1)
+        assert await peer.wait_closed() is Ending.UNRESPONSIVE
+
+    play(memory, scene)
+
+
+def test_one_slow_answer_does_not_end_a_connection_on_which_others_come(memory: World) -> None:
+    async def scene(owner: Parrot, server: Server, peer: Peer) -> None:
+        slow = asyncio.ensure_future(peer.call(Echo(how="wait"), timeout=30))
+        for _ in range(10):
+            await asyncio.sleep(5)
+            await peer.call(Echo(), timeout=3)
+        with pytest.raises(CallTimeout):
+            await slow
+        assert peer.is_open
+
+    play(memory, scene)
+
+
+def test_calls_of_one_turn_leave_in_one_write(anywhere: World) -> None:
+    async def scene(owner: Parrot, server: Server, peer: Peer) -> None:
+        await asyncio.gather(*(peer.call(Echo(), timeout=5) for _ in range(100)))
+        assert peer.outbox.writes == 1
+
+    play(anywhere, scene)
 
 
 def test_a_handler_whose_own_work_is_cancelled_still_answers(memory: World) -> None:
