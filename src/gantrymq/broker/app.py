@@ -37,6 +37,8 @@ from gantrymq.broker.addressing import (
     set_address,
 )
 from gantrymq.broker.config import BrokerConfig
+from gantrymq.broker.configs import FILE as CHANGES
+from gantrymq.broker.configs import with_changes
 from gantrymq.broker.flow_control import INTERVAL
 from gantrymq.broker.interim import Parts, PlainFiles
 from gantrymq.broker.state import Chore, assemble
@@ -90,6 +92,8 @@ class BrokerServer:
         """Return when connections are taken and the broker is registered."""
         self._loop = asyncio.get_running_loop()
         self._pool = aio.Pool(network=self._network)
+        self._files = PlainFiles(self.config.directory / "config")
+        self.config = with_changes(self.config, self._files.load(CHANGES))
         # the store looks through its files before it is there, and others may go on meanwhile
         self._store = await asyncio.to_thread(
             partial(
@@ -114,7 +118,7 @@ class BrokerServer:
         self.broker = assemble(
             config,
             store=self._store,
-            files=PlainFiles(config.directory / "config"),
+            files=self._files,
             runtime=aio.AsyncRuntime(self._pool),
             next_id=self._unique_ids().next,
             clock_ms=self._clock_ms,

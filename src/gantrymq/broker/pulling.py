@@ -97,7 +97,7 @@ def pull_message(
     status = _status(request, found)
     if status is PullStatus.NOTHING_NEW and flags & _SUSPEND and not broker.waiting.full:
         return _later(request, broker, peer, terms)
-    return _reply(broker, terms, found, status)
+    return _reply(request, broker, terms, found, status)
 
 
 async def _later(request: PullMessage, broker: Broker, peer: Peer, terms: _Terms) -> PullReply:
@@ -111,13 +111,13 @@ async def _later(request: PullMessage, broker: Broker, peer: Peer, terms: _Terms
     found = _read(request, broker, terms)
     if found.cold:
         return await _warmed(request, broker, terms, found)
-    return _reply(broker, terms, found, _status(request, found))
+    return _reply(request, broker, terms, found, _status(request, found))
 
 
 async def _warmed(request: PullMessage, broker: Broker, terms: _Terms, found: Found) -> PullReply:
     """The same with messages that have to be fetched from the disk first."""
     found = await asyncio.to_thread(broker.store.warm, found)
-    return _reply(broker, terms, found, _status(request, found))
+    return _reply(request, broker, terms, found, _status(request, found))
 
 
 def _read(request: PullMessage, broker: Broker, terms: _Terms) -> Found:
@@ -138,7 +138,15 @@ def _status(request: PullMessage, found: Found) -> PullStatus:
     return _STATUS[found.status]
 
 
-def _reply(broker: Broker, terms: _Terms, found: Found, status: PullStatus) -> PullReply:
+def _reply(
+    request: PullMessage, broker: Broker, terms: _Terms, found: Found, status: PullStatus
+) -> PullReply:
+    if found.count:
+        broker.counts.handed_out(
+            request.group, request.topic, request.queue_id, found.count, found.size
+        )
+    else:
+        broker.counts.missed += 1
     return PullReply(
         status=status,
         remark=found.status.value,

@@ -65,6 +65,23 @@ class Locks(Protocol):
         ...
 
 
+class Counts(Protocol):
+    """What goes through the broker, counted."""
+
+    failed_puts: int
+    """Messages that were to be stored and were not."""
+    missed: int
+    """Pulls that found nothing."""
+
+    def stored(self, topic: str, queue_id: int, messages: int, size: int) -> None:
+        """Messages were stored, in one go."""
+        ...
+
+    def handed_out(self, group: str, topic: str, queue_id: int, messages: int, size: int) -> None:
+        """A pull found messages."""
+        ...
+
+
 class Delays(Protocol):
     """Messages that are not to be delivered yet."""
 

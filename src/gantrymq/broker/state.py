@@ -15,8 +15,11 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from gantrymq.broker.assignments import RequestModes, Routes
 from gantrymq.broker.clients import LEARNT_FOR, SCAN_INTERVAL, Consumers, Producers, expire
 from gantrymq.broker.config import BrokerConfig
+from gantrymq.broker.configs import Changes
+from gantrymq.broker.counting import COUNT_INTERVAL, Counts
 from gantrymq.broker.delays import Delays
 from gantrymq.broker.flow_control import FlowControl
 from gantrymq.broker.groups import Groups
@@ -67,6 +70,14 @@ class Broker:
     offsets: Offsets
     locks: Locks
     delays: Delays
+    modes: RequestModes
+    routes: Routes
+    counts: Counts
+    changes: Changes
+    boot: float
+    """When it started, by `now`."""
+    boot_ms: int
+    """The same by the wall clock."""
     marks: Marks
     storing: Storing
     waiting: Waiting
@@ -79,6 +90,8 @@ class Broker:
         self.groups.load()
         self.offsets.load()
         self.delays.load()
+        self.modes.load()
+        self.changes.load()
 
     def start(self) -> None:
         """Begin what goes on by itself, on the running loop."""
@@ -91,6 +104,7 @@ class Broker:
         yield Chore(name="offsets", interval=config.groups.keep_interval, do=self.offsets.keep)
         yield Chore(name="delays", interval=config.delays.keep_interval, do=self.delays.keep)
         yield Chore(name="locks", interval=FORGET_INTERVAL, do=self.locks.forget)
+        yield Chore(name="counts", interval=COUNT_INTERVAL, do=self.counts.tick)
 
     def expire_clients(self) -> None:
         """Take out the clients that fell silent, and end connections that nobody uses."""
@@ -120,12 +134,14 @@ class Broker:
         """Forget a topic, its messages, and everything about it."""
         self.topics.drop(topic)
         self.offsets.drop_topic(topic)
+        self.counts.drop_topic(topic)
         self.store.delete_topic(topic)
         self.waiting.wake(topic)
 
     def drop_group(self, group: str, *, offsets: bool) -> None:
         """Forget a group, and if asked how far it had come."""
         self.groups.drop(group)
+        self.counts.drop_group(group)
         if offsets:
             self.offsets.drop_group(group)
 
@@ -158,8 +174,20 @@ def assemble(
     keeper = Keeper(files)
     topics = Topics(config.topics, identity=identity, keeper=keeper, clock_ms=clock_ms)
     consumers = Consumers(notify=config.groups.notify)
+    counts = Counts(cluster=identity.cluster, now=now, clock_ms=clock_ms)
     delays = Delays(
-        DelayLevels.parse(config.delays.levels), store=store, keeper=keeper, clock_ms=clock_ms
+        DelayLevels.parse(config.delays.levels),
+        store=store,
+        keeper=keeper,
+        clock_ms=clock_ms,
+        delivered=counts.delivered,
+    )
+    registrar = Registrar(
+        config.registering,
+        identity=identity,
+        permission=config.permission,
+        topics=topics,
+        runtime=runtime,
     )
     waiting = Waiting(config.pulls)
 
@@ -186,15 +214,21 @@ def assemble(
         offsets=Offsets(keeper=keeper, clock_ms=clock_ms),
         locks=Locks(now=now),
         delays=delays,
-        marks=Marks(identity, next_id),
-        storing=Storing(store=store, delays=delays),
-        waiting=waiting,
-        flow=FlowControl(config.flow, store=store),
-        registrar=Registrar(
-            config.registering,
-            identity=identity,
-            permission=config.permission,
+        modes=RequestModes(keeper=keeper),
+        routes=Routes(
+            broker=identity.name,
             topics=topics,
             runtime=runtime,
+            name_servers=lambda: registrar.known_to,
+            now=now,
         ),
+        counts=counts,
+        changes=Changes(keeper=keeper, clock_ms=clock_ms),
+        boot=now(),
+        boot_ms=clock_ms(),
+        marks=Marks(identity, next_id),
+        storing=Storing(store=store, delays=delays, counts=counts),
+        waiting=waiting,
+        flow=FlowControl(config.flow, store=store),
+        registrar=registrar,
     )

@@ -20,7 +20,7 @@ import asyncio
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
-from gantrymq.broker.seams import Delays
+from gantrymq.broker.seams import Counts, Delays
 from gantrymq.errors import (
     BrokerFailure,
     LocalProtocolError,
@@ -50,12 +50,13 @@ _TIMERS: Final = (
 class Storing:
     """The way into the store."""
 
-    __slots__ = ("_append", "_delays", "_store", "waits")
+    __slots__ = ("_append", "_counts", "_delays", "_store", "waits")
 
-    def __init__(self, *, store: Store, delays: Delays) -> None:
+    def __init__(self, *, store: Store, delays: Delays, counts: Counts) -> None:
         self._store = store
         self._append = store.append
         self._delays = delays
+        self._counts = counts
         self.waits = store.config.flush.mode == "sync"
         """Whether a stored message has to be waited for, unless its producer does not want that."""
 
@@ -64,25 +65,33 @@ class Storing:
         raw = message.property_bytes
         if _DELAY in raw:
             self._delays.redirect(message)
+            raw = message.property_bytes
         if _TIMER in raw and any(properties.find(raw, name) for name in _TIMERS):
             raise BrokerFailure.because(
                 "accurate timer message is not enabled: this broker has delay levels only"
             )
         try:
-            return self._append(message)
+            appended = self._append(message)
         except (RecordTooLarge, LocalProtocolError) as error:
             raise self._illegal(error) from error
         except (StoreFull, NotWritable) as error:
+            self._counts.failed_puts += 1
             raise ServiceUnavailable.because(f"service not available now. {error}") from error
+        self._counts.stored(message.topic, message.queue_id, 1, appended.size)
+        return appended
 
     def put_batch(self, messages: Sequence[StoredMessage]) -> Appended:
         """Store messages of one queue side by side, or refuse them all."""
         try:
-            return self._store.append_batch(messages)
+            appended = self._store.append_batch(messages)
         except (RecordTooLarge, LocalProtocolError) as error:
             raise self._illegal(error) from error
         except (StoreFull, NotWritable) as error:
+            self._counts.failed_puts += len(messages)
             raise ServiceUnavailable.because(f"service not available now. {error}") from error
+        first = messages[0]
+        self._counts.stored(first.topic, first.queue_id, len(messages), appended.size)
+        return appended
 
     async def safety(self, end: int) -> SendStatus:
         """How safe the log is up to `end`, once that is known."""

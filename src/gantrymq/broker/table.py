@@ -6,17 +6,27 @@ from types import MappingProxyType
 from typing import Final
 
 from gantrymq.broker import (
+    assignments,
     clients,
+    configs,
     delays,
     groups,
     locks,
     offsets,
     pulling,
+    queries,
     resets,
+    retries,
+    running,
+    runtime_info,
     sending,
+    statistics,
     topics,
 )
+from gantrymq.protocol.assignments import GetAllRequestModes, QueryAssignment, SetRequestMode
 from gantrymq.protocol.base import table
+from gantrymq.protocol.brokers import CleanConsumeQueues, DeleteExpiredLog, GetRuntimeInfo
+from gantrymq.protocol.configs import GetBrokerConfig, UpdateBrokerConfig
 from gantrymq.protocol.group_settings import (
     DeleteGroup,
     ForbidGroup,
@@ -46,9 +56,20 @@ from gantrymq.protocol.offsets import (
     SearchOffset,
     UpdateConsumerOffset,
 )
-from gantrymq.protocol.pulling import LitePullMessage, PullMessage
+from gantrymq.protocol.pulling import LitePullMessage, PullMessage, QueryMessages, ViewMessage
 from gantrymq.protocol.resets import CloneGroupOffsets, GetClientOffsets, ResetOffsets
-from gantrymq.protocol.sending import SendBatch, SendMessage
+from gantrymq.protocol.running import ConsumeDirectly, GetRunningInfo
+from gantrymq.protocol.sending import SendBack, SendBatch, SendMessage
+from gantrymq.protocol.statistics import (
+    GetBrokerConsumeStats,
+    GetBrokerStats,
+    GetConsumeStats,
+    GetGroupsOfTopic,
+    GetSubscription,
+    GetTimeSpans,
+    GetTopicsOfGroup,
+    GetTopicStats,
+)
 from gantrymq.protocol.topics import (
     CleanUnusedTopics,
     DeleteTopic,
@@ -65,6 +86,9 @@ HANDLERS: Final = table(
     SendBatch.answered_by(sending.send_message),
     PullMessage.answered_by(pulling.pull_message),
     LitePullMessage.answered_by(pulling.pull_message),
+    SendBack.answered_by(retries.send_back),
+    QueryMessages.answered_by(queries.query_messages),
+    ViewMessage.answered_by(queries.view_message),
     # clients
     Heartbeat.answered_by(clients.heartbeat),
     UnregisterClient.answered_by(clients.unregister_client),
@@ -73,6 +97,11 @@ HANDLERS: Final = table(
     GetConsumerConnections.answered_by(clients.get_consumer_connections),
     GetProducerConnections.answered_by(clients.get_producer_connections),
     GetAllProducers.answered_by(clients.get_all_producers),
+    GetRunningInfo.answered_by(running.get_running_info),
+    ConsumeDirectly.answered_by(running.consume_directly),
+    QueryAssignment.answered_by(assignments.query_assignment),
+    SetRequestMode.answered_by(assignments.set_request_mode),
+    GetAllRequestModes.answered_by(assignments.get_all_request_modes),
     # groups
     PutGroup.answered_by(groups.put_group),
     PutGroups.answered_by(groups.put_groups),
@@ -103,6 +132,20 @@ HANDLERS: Final = table(
     GetTopic.answered_by(topics.get_topic),
     GetBrokerSystemTopics.answered_by(topics.get_system_topics),
     CleanUnusedTopics.answered_by(topics.clean_unused_topics),
+    # the broker itself, and what it counts
+    GetBrokerConfig.answered_by(configs.get_config),
+    UpdateBrokerConfig.answered_by(configs.update_config),
+    GetRuntimeInfo.answered_by(runtime_info.get_runtime_info),
+    GetTopicStats.answered_by(statistics.get_topic_stats),
+    GetConsumeStats.answered_by(statistics.get_consume_stats),
+    GetBrokerConsumeStats.answered_by(statistics.get_broker_consume_stats),
+    GetTimeSpans.answered_by(statistics.get_time_spans),
+    GetGroupsOfTopic.answered_by(statistics.get_groups_of_topic),
+    GetTopicsOfGroup.answered_by(statistics.get_topics_of_group),
+    GetSubscription.answered_by(statistics.get_subscription),
+    GetBrokerStats.answered_by(statistics.get_broker_stats),
+    CleanConsumeQueues.answered_by(statistics.clean_consume_queues),
+    DeleteExpiredLog.answered_by(statistics.delete_expired_log),
 )
 """Everything that a broker answers."""
 

@@ -1,0 +1,78 @@
+"""Looking messages up: by a key or unique key, or by their place in the log.
+
+The index knows keys by their hash, so what is found may have another key; whoever asked looks at
+the keys once more, as RocketMQ's clients do.
+
+RocketMQ: QueryMessageProcessor.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from gantrymq.errors import BrokerFailure, CorruptRecord, NotFound
+from gantrymq.protocol.pulling import (
+    QueryMessages,
+    QueryMessagesReply,
+    ViewMessage,
+    ViewMessageReply,
+)
+
+if TYPE_CHECKING:
+    from gantrymq.broker.state import Broker
+    from gantrymq.net.peer import Peer
+    from gantrymq.store.store import Store
+
+UNIQUE_MOST: Final = 32
+"""Messages looked for by a unique key. RocketMQ: defaultQueryMaxNum."""
+_MOST: Final = 64
+"""Messages of one answer. RocketMQ: maxMsgsNumBatch."""
+_MOST_BYTES: Final = 8 * 1024 * 1024
+_LAST: Final = 2**63 - 1
+
+
+def query_messages(request: QueryMessages, broker: Broker, _peer: Peer) -> QueryMessagesReply:
+    """The messages with a key's hash, as many as fit into an answer."""
+    limit = UNIQUE_MOST if request.unique else min(max(1, request.max_messages), _MOST)
+    found = broker.store.query(
+        request.topic,
+        request.key,
+        limit=limit,
+        begin_ms=max(0, request.begin_ms),
+        end_ms=request.end_ms if request.end_ms > 0 else _LAST,
+    )
+    if not found.pieces:
+        nothing = NotFound.because("can not find message, maybe time range not correct")
+        return QueryMessagesReply.refusing(
+            nothing,
+            index_ms=found.last_update_ms,
+            index_log_offset=found.last_update_log_offset,
+        )
+    return QueryMessagesReply(
+        index_ms=found.last_update_ms,
+        index_log_offset=found.last_update_log_offset,
+        body=b"".join(_that_fit(found.pieces)),
+    )
+
+
+def view_message(request: ViewMessage, broker: Broker, _peer: Peer) -> ViewMessageReply:
+    """The message at a place of the log."""
+    return ViewMessageReply(body=record_at(broker.store, request.log_offset))
+
+
+def record_at(store: Store, log_offset: int) -> bytes:
+    """The record at a place of the log, or the refusal that says that there is none."""
+    try:
+        return store.message_at(log_offset).encode()
+    except CorruptRecord as error:
+        raise BrokerFailure.because(f"can not find message by the offset, {log_offset}") from error
+
+
+def _that_fit(pieces: list[memoryview]) -> list[memoryview]:
+    """The first of them, and the next ones as long as there is room."""
+    room = _MOST_BYTES
+    for number, piece in enumerate(pieces):
+        room -= len(piece)
+        if room < 0 and number:
+            return pieces[:number]
+    return pieces
