@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
 from itertools import count
 from random import Random
@@ -187,3 +188,51 @@ def test_an_assigned_consumer_gets_everything(traffic: Traffic, rng: Random) -> 
     found += traffic.take(topic, 30)
     traffic.stop(topic)
     assert sorted(bodies(found)) == sorted(one["body"] for one in sent)
+
+
+@pytest.mark.parametrize("kind", ["push", "orderly", "lite"])
+def test_a_subscribed_consumer_gets_what_was_there_and_what_comes(
+    traffic: Traffic, kind: str, rng: Random
+) -> None:
+    topic, sent = new_name(kind), messages(rng, 80)
+    traffic.send("ordered", topic, sent[:40])
+    traffic.start(kind, topic, topic)
+    found = traffic.take(topic, 40)
+    traffic.send("ordered", topic, sent[40:])
+    found += traffic.take(topic, 40)
+    traffic.stop(topic)
+    assert sorted(bodies(found)) == sorted(one["body"] for one in sent)
+    by_queue: dict[int, list[int]] = {}
+    for one in found:
+        by_queue.setdefault(one["queue_id"], []).append(one["queue_offset"])
+    if kind != "push":  # which consumes with several threads
+        assert all(offsets == sorted(offsets) for offsets in by_queue.values())
+
+
+@pytest.mark.parametrize("kind", ["push", "lite"])
+def test_a_consumer_gets_only_the_tags_that_it_wants(
+    traffic: Traffic, kind: str, rng: Random
+) -> None:
+    topic, sent = new_name(f"tags_{kind}"), messages(rng, 60, tags=("A", "B", "C"))
+    traffic.send("async", topic, sent[:30])
+    traffic.start(kind, topic, topic, expression="A || C")
+    wanted = [one["body"] for one in sent if one["tag"] != "B"]
+    found = traffic.take(topic, 20)
+    traffic.send("async", topic, sent[30:])
+    found += traffic.take(topic, 20)
+    assert sorted(bodies(found)) == sorted(wanted)
+    assert traffic.take(topic, 1, wait_ms=300) == []
+    traffic.stop(topic)
+
+
+def test_a_waiting_consumer_is_woken_at_once(traffic: Traffic, rng: Random) -> None:
+    topic = new_name("woken")
+    traffic.send("sync", topic, messages(rng, 4))
+    traffic.start("push", topic, topic)
+    traffic.take(topic, 4)
+    began = time.monotonic()
+    for _ in range(20):
+        traffic.send("sync", topic, messages(rng, 1))
+        assert len(traffic.take(topic, 1)) == 1
+    assert time.monotonic() - began < 10  # RocketMQ itself would look again every 5 s
+    traffic.stop(topic)

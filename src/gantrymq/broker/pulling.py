@@ -96,15 +96,18 @@ def pull_message(
         return _warmed(request, broker, terms, found)
     status = _status(request, found)
     if status is PullStatus.NOTHING_NEW and flags & _SUSPEND and not broker.waiting.full:
-        return _later(request, broker, peer, terms)
+        waiting = broker.waiting
+        seconds = waiting.seconds(request.wait_ms)
+        bell = waiting.park(request.topic, request.queue_id, seconds, terms.wanted)
+        return _later(request, broker, peer, bell)
     return _reply(request, broker, terms, found, status)
 
 
-async def _later(request: PullMessage, broker: Broker, peer: Peer, terms: _Terms) -> PullReply:
+async def _later(
+    request: PullMessage, broker: Broker, peer: Peer, bell: asyncio.Future[None]
+) -> PullReply:
     """What the queue has when something came, or when the time is over."""
-    waiting = broker.waiting
-    seconds = waiting.seconds(request.wait_ms)
-    await waiting.arrival(request.topic, request.queue_id, seconds, terms.wanted)
+    await bell
     terms = _check(request, broker, peer)
     if (moved := _moved(request, broker, terms)) is not None:
         return moved

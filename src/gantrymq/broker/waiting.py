@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from functools import partial
 from typing import TypeAlias
 
 from gantrymq.broker.config import PullConfig
@@ -59,22 +60,21 @@ class Waiting:
             return settings.short_wait
         return min(max(0, asked_ms) / 1000, settings.longest_wait)
 
-    async def arrival(
+    def park(
         self, topic: str, queue_id: int, seconds: float, wanted: Wanted | None = None
-    ) -> None:
-        """Return when a wanted message is in the queue, or when the time is over."""
+    ) -> asyncio.Future[None]:
+        """What is done when a wanted message is in the queue, or when the time is over.
+
+        It counts from this call on, and not from when somebody comes to await it: what arrives in
+        between is not missed.
+        """
         loop = asyncio.get_running_loop()
         bell: asyncio.Future[None] = loop.create_future()
-        key = topic, queue_id
         parked = _Parked(bell, wanted, loop.call_later(seconds, _ring, bell))
-        self._parked.setdefault(key, []).append(parked)
+        self._parked.setdefault((topic, queue_id), []).append(parked)
         self.count += 1
-        try:
-            await bell
-        finally:
-            self.count -= 1
-            parked.timer.cancel()
-            self._leave(key, parked)
+        bell.add_done_callback(partial(self._leave, (topic, queue_id), parked))
+        return bell
 
     def arrived(
         self,
@@ -106,7 +106,9 @@ class Waiting:
             for one in parked:
                 _ring(one.bell)
 
-    def _leave(self, key: tuple[str, int], parked: _Parked) -> None:
+    def _leave(self, key: tuple[str, int], parked: _Parked, _bell: asyncio.Future[None]) -> None:
+        self.count -= 1
+        parked.timer.cancel()
         others = self._parked[key]
         others.remove(parked)
         if not others:
