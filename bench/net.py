@@ -2,6 +2,8 @@
 
 The server answers every send with a `SendReply` and every echo with the body it got. The numbers
 are those of whole round trips over loopback: both codecs, both processes, the kernel between them.
+The processor time of each side, for one call, is there too; it says what a quiet machine could do
+when this one is busy.
 
 `--pin` keeps both processes on one core, where handing over costs what it costs on real hardware;
 without it a virtual machine may have to wake a sleeping core for each message. Run it from the top
@@ -18,7 +20,7 @@ import socket
 import statistics
 import time
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -26,7 +28,7 @@ from typing import TypeVar
 
 from gantrymq.net.aio import LoopKind, Peer, connect, run, serve
 from gantrymq.net.blocking import BlockingPeer
-from gantrymq.protocol.base import Buffer, Reply, Request, declared, raw_body, table
+from gantrymq.protocol.base import Buffer, Entry, Reply, Request, declared, raw_body, table
 from gantrymq.protocol.sending import SendMessage, SendReply
 from gantrymq.wire.codes import RequestCode
 from gantrymq.wire.command import Command
@@ -53,6 +55,17 @@ class Echo(Request[EchoReply]):
     body: Buffer = raw_body()
 
 
+@declared
+class ProcessorTime(Request[EchoReply]):
+    """Seconds that the server has used, as text."""
+
+    CODE = RequestCode.GET_BROKER_RUNTIME_INFO
+
+
+def used(_request: ProcessorTime, _owner: object, _peer: Peer) -> EchoReply:
+    return EchoReply(body=repr(time.process_time()).encode())
+
+
 def store(request: SendMessage, _owner: object, _peer: Peer) -> SendReply:
     return SendReply(
         message_id="7F00000100002A9F0000000000000000", queue_id=request.queue_id, offset=12345
@@ -63,7 +76,25 @@ def echo(request: Echo, _owner: object, _peer: Peer) -> EchoReply:
     return EchoReply(body=request.body)
 
 
-HANDLERS = table(SendMessage.answered_by(store), Echo.answered_by(echo))
+class Unparsed:
+    """A request that stays a command, as in a proxy that only passes it on."""
+
+    @staticmethod
+    def from_command(command: Command) -> Command:
+        return command
+
+
+def pass_on(command: Command, _owner: object, _peer: Peer) -> Command:
+    return Command(0, fields={"queueId": "1", "queueOffset": "12345"}, body=command.body)
+
+
+COMMAND_CODE = 4711
+HANDLERS = {
+    COMMAND_CODE: Entry(Unparsed, pass_on),  # type: ignore[arg-type]
+    **table(
+        SendMessage.answered_by(store), Echo.answered_by(echo), ProcessorTime.answered_by(used)
+    ),
+}
 
 
 def send_request() -> SendMessage:
@@ -86,6 +117,41 @@ class Row:
     p50_us: float | None = None
     p99_us: float | None = None
     per_second: float | None = None
+    client_us: float | None = None
+    server_us: float | None = None
+
+
+class Meter:
+    """Measures what `n` calls take: of the clock, and of both processes."""
+
+    def __init__(self, address: str, n: int) -> None:
+        self._address = address
+        self._n = n
+        self.per_second = self.client_us = self.server_us = 0.0
+
+    def __enter__(self) -> Meter:
+        self._server = server_seconds(self._address)
+        self._client = time.process_time()
+        self._started = time.perf_counter()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.per_second = self._n / (time.perf_counter() - self._started)
+        self.client_us = (time.process_time() - self._client) / self._n * 1e6
+        self.server_us = (server_seconds(self._address) - self._server) / self._n * 1e6
+
+    def row(self, what: str) -> Row:
+        return Row(
+            what=what,
+            per_second=self.per_second,
+            client_us=self.client_us,
+            server_us=self.server_us,
+        )
+
+
+def server_seconds(address: str) -> float:
+    with BlockingPeer.connect(address) as peer:
+        return float(bytes(peer.call(ProcessorTime(), timeout=60.0).body))
 
 
 @contextmanager
@@ -135,8 +201,8 @@ async def one_at_a_time(address: str, what: str, make: Callable[[], Request[R]],
     return latencies(what, seconds)
 
 
-async def pipelined(address: str, *, typed: bool, n: int, width: int) -> float:
-    """Calls per second with `width` callers."""
+async def pipelined(address: str, *, typed: bool, n: int, width: int) -> Meter:
+    """What `n` calls take with `width` callers."""
     peer = await connect(address)
 
     async def typed_caller(count: int) -> None:
@@ -145,19 +211,17 @@ async def pipelined(address: str, *, typed: bool, n: int, width: int) -> float:
 
     async def plain_caller(count: int) -> None:
         fields = send_request().command().fields
-        code = int(RequestCode.SEND_MESSAGE_V2)
         for _ in range(count):
-            await peer.invoke(Command(code, fields=fields, body=BODY), timeout=3.0)
+            await peer.invoke(Command(COMMAND_CODE, fields=fields, body=BODY), timeout=3.0)
 
     caller = typed_caller if typed else plain_caller
-    started = time.perf_counter()
-    async with asyncio.TaskGroup() as group:
-        for _ in range(width):
-            group.create_task(caller(n // width))
-    elapsed = time.perf_counter() - started
+    with Meter(address, n) as meter:
+        async with asyncio.TaskGroup() as group:
+            for _ in range(width):
+                group.create_task(caller(n // width))
     peer.close()
     await peer.wait_closed()
-    return n / elapsed
+    return meter
 
 
 def blocking_one_at_a_time(address: str, what: str, make: Callable[[], Request[R]], n: int) -> Row:
@@ -170,17 +234,21 @@ def blocking_one_at_a_time(address: str, what: str, make: Callable[[], Request[R
     return latencies(what, seconds)
 
 
-def blocking_pipelined(address: str, n: int, width: int) -> float:
-    """Calls per second with `width` in flight, on one thread."""
-    with BlockingPeer.connect(address) as peer:
-        started = time.perf_counter()
+def blocking_pipelined(address: str, n: int, width: int) -> Meter:
+    """What `n` calls take with `width` in flight, on one thread."""
+    with BlockingPeer.connect(address) as peer, Meter(address, n) as meter:
         begun = deque(peer.begin(send_request(), timeout=3.0) for _ in range(width))
         for _ in range(n - width):
             peer.finish(begun.popleft())
             begun.append(peer.begin(send_request(), timeout=3.0))
         while begun:
             peer.finish(begun.popleft())
-        return n / (time.perf_counter() - started)
+    return meter
+
+
+def best(meters: Iterable[Meter]) -> Meter:
+    """Of several, the one that was disturbed least."""
+    return min(meters, key=lambda meter: meter.client_us + meter.server_us)
 
 
 def echo_request() -> Echo:
@@ -193,10 +261,10 @@ def measure_asyncio(address: str, n: int, loop: LoopKind) -> Iterator[Row]:
     yield run(one_at_a_time(address, f"{name}: send 1 KiB", send_request, n), loop=loop)
     for typed in (True, False):
         kind = "typed" if typed else "commands"
-        rates = [
+        meter = best(
             run(pipelined(address, typed=typed, n=n * 2, width=256), loop=loop) for _ in range(3)
-        ]
-        yield Row(what=f"{name}: 256 sends in flight, {kind}", per_second=max(rates))
+        )
+        yield meter.row(f"{name}: 256 sends in flight, {kind}")
 
 
 def measure(address: str, n: int) -> Iterator[Row]:
@@ -205,16 +273,19 @@ def measure(address: str, n: int) -> Iterator[Row]:
     yield blocking_one_at_a_time(address, "blocking: echo 1 KiB", echo_request, n)
     yield blocking_one_at_a_time(address, "blocking: send 1 KiB", send_request, n)
     for width in (2, 8):
-        rates = [blocking_pipelined(address, n, width) for _ in range(3)]
-        yield Row(what=f"blocking: {width} sends in flight", per_second=max(rates))
+        meter = best(blocking_pipelined(address, n, width) for _ in range(3))
+        yield meter.row(f"blocking: {width} sends in flight")
+
+
+HEADINGS = ("p50 µs", "p99 µs", "calls/s", "client µs", "server µs")
 
 
 def show(rows: list[Row]) -> None:
-    print(f"{'':44} {'p50 µs':>8} {'p99 µs':>8} {'calls/s':>10}")
+    print(" " * 44 + "".join(f"{heading:>11}" for heading in HEADINGS))
     for row in rows:
-        cells = (row.p50_us, row.p99_us, row.per_second)
-        p50, p99, rate = ("" if cell is None else f"{cell:,.1f}" for cell in cells)
-        print(f"{row.what:44} {p50:>8} {p99:>8} {rate.removesuffix('.0'):>10}")
+        cells = (row.p50_us, row.p99_us, row.per_second, row.client_us, row.server_us)
+        texts = ["" if cell is None else f"{cell:,.1f}" for cell in cells]
+        print(f"{row.what:44}" + "".join(f"{text:>11}" for text in texts))
 
 
 def main() -> None:

@@ -7,8 +7,8 @@ accepted ──▶ PROXY header? ──▶ first byte? ──▶ protocol, plain
 
 Without PROXY headers and without TLS nothing is looked at. Otherwise the kernel lets us look at
 bytes without taking them. A PROXY header is taken once it is complete; of what follows, one byte is
-looked at: 0x16 begins a TLS handshake and no frame. What then happens is this table, and there is
-one time limit for all of it:
+looked at: 0x16 begins a TLS handshake and no frame. What then happens is this table. From the first
+byte on there is one time limit for all of it:
 
 | mode | 0x16 | anything else |
 |---|---|---|
@@ -74,6 +74,7 @@ class Accepting:
         *,
         tls: ServerTls | None,
         proxy: ProxyMode,
+        first_byte_timeout: float,
         timeout: float,
     ) -> None:
         self.addresses = tuple(join_address(*sock.getsockname()[:2]) for sock in sockets)
@@ -81,6 +82,7 @@ class Accepting:
         self._gate = gate
         self._tls = tls
         self._proxy = proxy
+        self._first_byte_timeout = first_byte_timeout
         self._timeout = timeout
         self._tasks: set[asyncio.Task[None]] = set()
         self._loop = asyncio.get_running_loop()
@@ -134,6 +136,9 @@ class Accepting:
 
     async def _greet(self, arrival: _Arrival) -> None:
         """Find out what the connection is, and give it its protocol."""
+        if self._proxy != "off" or self._tls is not None:
+            async with asyncio.timeout(self._first_byte_timeout):
+                await _peek(arrival.sock, 1)
         async with asyncio.timeout(self._timeout):
             proxied = await self._proxy_header(arrival.sock)
             context = await self._context(arrival.sock)
@@ -156,7 +161,7 @@ class Accepting:
             arrival.sock.close()
         self._gate.dismiss(arrival.protocol)
         if isinstance(error, OSError | RemoteProtocolError):  # TimeoutError and SSLError, too
-            why = str(error) or f"nothing sensible in {self._timeout:g}s"
+            why = str(error) or "nothing sensible came in time"
             log.info("connection from %s refused: %s", name, why)
         elif error is not None:
             log.error("connection from %s could not be taken", name, exc_info=error)

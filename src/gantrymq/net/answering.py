@@ -8,7 +8,8 @@
 | the handler raises anything else | 1 | the exception; logged once, with its traceback |
 | the reply cannot be encoded | 1 | why not; logged |
 
-Nothing here waits or writes, so the asyncio and the blocking endpoint share it.
+A handler may also give back a `Command`, which goes out as it is: that is how a proxy passes on
+what it does not read. Nothing here waits or writes, so the asyncio and the blocking endpoint share it.
 """
 
 from __future__ import annotations

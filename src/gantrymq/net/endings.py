@@ -15,7 +15,7 @@ class Ending(Enum):
     REMOTE = ("closed by the peer", logging.DEBUG)
     BROKEN = ("broken", logging.INFO)
     IDLE = ("nothing read or written for too long", logging.INFO)
-    SILENT = ("no frame after connecting", logging.WARNING)
+    SILENT = ("no frame after connecting", logging.INFO)
     SLOW_FRAME = ("a frame was begun and not finished in time", logging.WARNING)
     SLOW_READER = ("the peer does not read what it asked for", logging.WARNING)
     BAD_FRAME = ("the peer broke the protocol", logging.WARNING)

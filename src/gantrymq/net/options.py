@@ -26,8 +26,11 @@ class PeerOptions:
     """Seconds without a read and without a write after which the connection is closed."""
     frame_timeout: float = 30.0
     """Seconds within which a frame that has begun has to be complete."""
-    first_frame_timeout: float = 30.0
-    """Seconds that an accepted connection has for its first frame."""
+    first_frame_timeout: float = 120.0
+    """Seconds that an accepted connection has for its first frame.
+
+    Java clients connect to every name server of their list and talk to one, so this is not short.
+    """
     linger: float = 5.0
     """Seconds that the last bytes have to go out after `close()`."""
 

@@ -13,6 +13,7 @@ away goes out once more, on a new connection.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
@@ -139,6 +140,7 @@ class AsyncRuntime:
 
     def __init__(self, pool: Pool) -> None:
         self.pool = pool
+        self._clock: Callable[[], float] | None = None
 
     async def call(self, address: str, request: Request[R], *, timeout: float) -> R:
         """The reply of the peer at `address`, within `timeout` seconds or `CallTimeout`."""
@@ -161,7 +163,9 @@ class AsyncRuntime:
 
     def now(self) -> float:
         """The loop's time."""
-        return clock_of(asyncio.get_running_loop())()
+        if self._clock is None:
+            self._clock = clock_of(asyncio.get_running_loop())
+        return self._clock()
 
     async def _peer(self, address: str, request: Request[R], timeout: float) -> Peer:
         try:

@@ -108,11 +108,12 @@ class Server:
             return False
         if self._connections >= self.options.connections:
             self.refused += 1
-            log.warning(
-                "refused a connection: %d are open, %d refused so far",
-                self.options.connections,
-                self.refused,
-            )
+            if self.refused & (self.refused - 1) == 0:  # 1, 2, 4, …: a flood must not fill the log
+                log.warning(
+                    "refused a connection: %d are open, %d refused so far",
+                    self.options.connections,
+                    self.refused,
+                )
             return False
         self._greeted += 1
         return True

@@ -30,8 +30,10 @@ class Tcp:
     """Connections that we take may, or have to, use TLS."""
     proxy_header: ProxyMode = "off"
     """Whether connections that we take may, or have to, begin with a PROXY header."""
+    first_byte_timeout: float = 120.0
+    """Seconds until a connection that has to be looked at says anything."""
     greeting_timeout: float = 10.0
-    """Seconds for PROXY header, first byte and TLS handshake together."""
+    """Seconds from there until PROXY header and TLS handshake are done."""
     unacknowledged_timeout: float = 120.0
     """Seconds without an acknowledgement after which the kernel ends a connection, where it can."""
     backlog: int = 1024
@@ -65,6 +67,7 @@ class Tcp:
             gate,
             tls=self.server_tls,
             proxy=self.proxy_header,
+            first_byte_timeout=self.first_byte_timeout,
             timeout=self.greeting_timeout,
         )
 

@@ -51,6 +51,16 @@ def test_a_handler_answers() -> None:
     assert (outcome.code, outcome.body) == (0, b"hello")
 
 
+def test_a_command_is_passed_on_as_it_is() -> None:
+    whole = Command(4321, fields={"a": "b"}, body=b"as it came")
+
+    def pass_on(_request: Echo, _owner: object, _peer: object) -> Command:
+        return whole
+
+    passing = table(Echo.answered_by(pass_on))  # type: ignore[arg-type]
+    assert ask(Echo().command(), passing, None, None) is whole
+
+
 def test_a_code_that_is_not_in_the_table_gets_rocketmqs_words() -> None:
     assert asked(Command(4711)) == (3, " request type 4711 not supported")
     outcome = ask(Echo().command(), NO_TABLE, None, None)

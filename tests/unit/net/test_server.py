@@ -140,7 +140,7 @@ def test_a_server_whose_block_fails_does_not_wait(memory: World) -> None:
     assert memory.run(main()) < 1
 
 
-def test_connections_have_no_delay_set(tcp: World) -> None:
+def test_connections_are_without_delay_and_the_kernel_gives_up_on_silence(tcp: World) -> None:
     async def main() -> None:
         async with await tcp.serve(Parrot()) as server:
             peer = await tcp.connect(server)
@@ -149,6 +149,9 @@ def test_connections_have_no_delay_set(tcp: World) -> None:
                 sock = end.extra("socket")
                 assert hasattr(sock, "getsockopt")
                 assert sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
+                if hasattr(socket, "TCP_USER_TIMEOUT"):
+                    limit = sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT)
+                    assert limit == 120_000
             peer.close()
             await peer.wait_closed()
 

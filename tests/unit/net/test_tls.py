@@ -224,7 +224,11 @@ def test_new_handshakes_use_new_files_and_broken_ones_are_left_alone(
 
 def test_a_handshake_that_is_not_finished_in_time_is_ended(tcp: World, papers: Papers) -> None:
     async def main() -> None:
-        network = Tcp(server_tls=ServerTls(files=files(papers.server)), greeting_timeout=0.1)
+        network = Tcp(
+            server_tls=ServerTls(files=files(papers.server)),
+            first_byte_timeout=0.1,
+            greeting_timeout=0.1,
+        )
         async with await serve(tcp.listen, PARROT, Parrot(), network=network) as server:
             silent = await Wire.to(server, Tcp())
             begun = await Wire.to(server, Tcp())
