@@ -9,7 +9,8 @@
 | the reply cannot be encoded | 1 | why not; logged |
 
 A handler may also give back a `Command`, which goes out as it is: that is how a proxy passes on
-what it does not read. Nothing here waits or writes, so the asyncio and the blocking endpoint share it.
+what it does not read. Nothing here waits or writes, so the asyncio and the blocking endpoint share
+it.
 """
 
 from __future__ import annotations
