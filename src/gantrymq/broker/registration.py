@@ -24,6 +24,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
+from contextlib import suppress
 from typing import Final, TypeAlias
 
 from gantrymq.broker.config import IdentityConfig, RegisteringConfig
@@ -47,6 +48,8 @@ FindAddress: TypeAlias = Callable[[str], Awaitable[str]]
 
 RETRY: Final = 1.0
 """Seconds before a name server is tried again that was never reached."""
+PATIENCE: Final = 1.0
+"""Seconds that somebody who changed a topic waits for name servers to know it."""
 GOODBYE: Final = 3.0
 """Seconds that unregistering may take."""
 
@@ -93,6 +96,18 @@ class Registrar:
             _, waiting = await asyncio.wait(known, return_when=asyncio.FIRST_COMPLETED)
             for one in waiting:
                 one.cancel()
+
+    @property
+    def behind(self) -> bool:
+        """Whether a name server that knows the broker is still to be told of changed topics."""
+        return any(place.known and not place.told.is_set() for place in self._places)
+
+    async def spread(self) -> None:
+        """Return when those name servers were told, or when that takes too long."""
+        waiting = [place.told.wait() for place in self._places if place.known]
+        with suppress(TimeoutError):
+            async with asyncio.timeout(PATIENCE):
+                await asyncio.gather(*waiting)
 
     def changed(self, topics: Collection[str]) -> None:
         """Some topics are not what they were."""
@@ -170,6 +185,8 @@ class _NameServer:
         self.address = address
         self.known = False
         self.became_known = asyncio.Event()
+        self.told = asyncio.Event()
+        """Set while it knows all that there is to know."""
         self._registrar = registrar
         self._address_for = address_for
         self._ours = ""
@@ -181,11 +198,13 @@ class _NameServer:
     def tell(self, topics: Collection[str]) -> None:
         """Have it learn of changed topics."""
         self._changed.update(topics)
+        self.told.clear()
         self._bell.set()
 
     def tell_everything(self) -> None:
         """Have it learn of all topics again."""
         self.known = False
+        self.told.clear()
         self._bell.set()
 
     async def look_after(self) -> None:
@@ -264,6 +283,8 @@ class _NameServer:
             compressed=self._registrar.settings.compressed,
         )
         await self._registrar.call(self.address, request)
+        if not self._changed:
+            self.told.set()
         if not self.known:
             self.known, self._complained = True, False
             log.info("registered at name server %s as %s", self.address, request.address)

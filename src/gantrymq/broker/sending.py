@@ -124,9 +124,11 @@ def send_message(
     request: SendMessage, broker: Broker, peer: Peer
 ) -> SendReply | Awaitable[SendReply]:
     """Store one message, or those of a batch."""
-    settings = _check(request, broker, peer)
+    known = broker.topics.table.get(request.topic)
+    settings = _check(request, known, broker, peer)
+    made_topic = known is None and broker.registrar.behind
     if request.batch:
-        return _send_batch(request, settings, broker, peer)
+        return _send_batch(request, settings, broker, peer, made_topic=made_topic)
     topic, body = request.topic, request.body
     if not len(body):
         raise MessageIllegal.because("the message is illegal: it has no body")
@@ -167,13 +169,16 @@ def send_message(
         region=broker.marks.region,
         traced=broker.marks.traced,
     )
-    if broker.storing.waits and _wants_to_wait(text):
-        return _when_safe(reply, appended, broker)
-    return reply
+    return _finish(reply, appended, broker, text, made_topic=made_topic)
 
 
 def _send_batch(
-    request: SendMessage, settings: TopicSettings, broker: Broker, peer: Peer
+    request: SendMessage,
+    settings: TopicSettings,
+    broker: Broker,
+    peer: Peer,
+    *,
+    made_topic: bool,
 ) -> SendReply | Awaitable[SendReply]:
     """Store the messages of a batch; each keeps the properties that it has."""
     common = request.properties or ""
@@ -213,33 +218,40 @@ def _send_batch(
         region=broker.marks.region,
         traced=broker.marks.traced,
     )
-    if broker.storing.waits and _wants_to_wait(common):
-        return _when_safe(reply, appended, broker)
+    return _finish(reply, appended, broker, common, made_topic=made_topic)
+
+
+def _finish(
+    reply: SendReply, appended: Appended, broker: Broker, text: str, *, made_topic: bool
+) -> SendReply | Awaitable[SendReply]:
+    """The reply, now or when what it has to wait for is done."""
+    waits = broker.storing.waits and properties.find_text(text, properties.WAIT) != "false"
+    if waits or made_topic:
+        return _later(reply, appended, broker, waits=waits)
     return reply
 
 
-def _wants_to_wait(text: str) -> bool:
-    return properties.find_text(text, properties.WAIT) != "false"
-
-
-async def _when_safe(reply: SendReply, appended: Appended, broker: Broker) -> SendReply:
-    """The reply once the disk has the message, or is late."""
-    reply.status = await broker.storing.safety(appended.end)
+async def _later(reply: SendReply, appended: Appended, broker: Broker, *, waits: bool) -> SendReply:
+    """The reply once the disk has the message, and once name servers know a topic that is new."""
+    if waits:
+        reply.status = await broker.storing.safety(appended.end)
+    await broker.registrar.spread()
     return reply
 
 
 # --- checks ---------------------------------------------------------------------------------------
 
 
-def _check(request: SendMessage, broker: Broker, peer: Peer) -> TopicSettings:
-    """The settings of the topic, made now if need be; or why the message is not taken."""
+def _check(
+    request: SendMessage, settings: TopicSettings | None, broker: Broker, peer: Peer
+) -> TopicSettings:
+    """The settings of the topic, made now if there are none; or why the message is not taken."""
     if (busy := broker.flow.refusal) is not None:
         raise SystemBusy.because(f"{_BUSY}: {busy}")
     start_ms = broker.config.sends.start_ms
     if start_ms and broker.clock_ms() < start_ms:
         raise BrokerFailure.because(f"broker unable to service, until {start_ms} ms since 1970")
     topic = request.topic
-    settings = broker.topics.table.get(topic)
     if settings is None:
         settings = _make_topic(request, broker)
     elif settings.ordered and not broker.config.permission & WRITE:

@@ -292,6 +292,7 @@ async def _put_all(broker: Broker, asked: list[TopicSettings]) -> Done:
     if not any(map(topics.is_as, asked)):  # one that is as asked ends it, as in RocketMQ
         topics.put(asked)
         await topics.kept()
+        await broker.registrar.spread()
     return Done()
 
 
