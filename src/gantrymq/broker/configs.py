@@ -123,7 +123,11 @@ def with_changes(config: BrokerConfig, tree: Tree | None) -> BrokerConfig:
         for name, change in kept.changes.items()
         if properties.get(name) == change.before
     }
-    return changed(config, wanted) if wanted else config
+    try:
+        return changed(config, wanted) if wanted else config
+    except ConfigError as error:
+        log.warning("what was changed while the broker ran is passed over: %s", error)
+        return config
 
 
 def aliases() -> dict[str, Row]:

@@ -181,6 +181,11 @@ class Delays:
         queue = self._store.queue(names.SCHEDULE_TOPIC, level - 1)
         return self.offsets.get(level, 0), 0 if queue is None else queue.max_offset
 
+    @property
+    def next_look(self) -> float | None:
+        """When the timer rings, by the loop's clock; None while nothing waits."""
+        return None if self._timer is None else self._at
+
     def snapshot(self) -> KeptDelays:
         """How far the levels have come, in the form that is kept and sent."""
         return KeptDelays(version=self._version, offsets=dict(self._safe))
