@@ -356,7 +356,8 @@ def test_what_belongs_to_a_broker_is_not_supported_here(memory, data):
         async with name_server(memory, data) as server, client(memory, server) as ask:
             send = Command(RequestCode.SEND_MESSAGE_V2)
             answer = await ask.peer.invoke(send, timeout=5)
-            assert (answer.code, answer.remark) == (3, " request type 310 not supported")
+            assert answer.code == 3
+            assert answer.remark == " request type 310 not supported: SEND_MESSAGE_V2"
             with pytest.raises(NotSupported):
                 await ask(NotifyLeastBrokerChanged())
 

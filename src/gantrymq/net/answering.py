@@ -2,7 +2,7 @@
 
 | what happens | code | remark |
 |---|---|---|
-| the code is not in the table | 3 | ` request type N not supported` |
+| the code is not in the table | 3 | ` request type N not supported`, and the name it has |
 | the request does not decode | 1 | what is wrong with it |
 | the handler raises `ReplyError` | its code | its remark |
 | the handler raises anything else | 1 | the exception; logged once, with its traceback |
@@ -34,6 +34,7 @@ NO_TABLE: Final[Table] = MappingProxyType({})
 
 _SYSTEM_ERROR: Final = int(ResponseCode.SYSTEM_ERROR)
 _NOT_SUPPORTED: Final = int(ResponseCode.REQUEST_CODE_NOT_SUPPORTED)
+_KNOWN: Final = frozenset(map(int, RequestCode))
 _GO_AWAY: Final = int(ResponseCode.GO_AWAY)
 
 
@@ -41,14 +42,19 @@ def ask(command: Command, table: Table, owner: object, peer: object) -> Command 
     """The answer to `command`, or what to await for it."""
     entry = table.get(command.code)
     if entry is None:
-        return Command(
-            _NOT_SUPPORTED, flag=RESPONSE, remark=f" request type {command.code} not supported"
-        )
+        return _not_supported(command.code)
     try:
         outcome = entry.handler(entry.request.from_command(command), owner, peer)
         return outcome.command() if isinstance(outcome, Reply) else outcome
     except Exception as error:
         return failure(command, error, peer)
+
+
+def _not_supported(code: int) -> Command:
+    remark = f" request type {code} not supported"
+    if code in _KNOWN:
+        remark += f": {RequestCode(code).name}"
+    return Command(_NOT_SUPPORTED, flag=RESPONSE, remark=remark)
 
 
 def failure(command: Command, error: Exception, peer: object) -> Command:
