@@ -12,21 +12,22 @@ The place of an entry is its queue offset. Files have a set size and are zeros a
 Blank entries stand where no message is: before the first entry of a queue that does not start at a
 file's beginning, and for messages whose records are lost.
 
-**Memory first.** An append adds 20 bytes to `_tail`, which holds the newest entries. Once there are
-`_SPILL` of them they are written to the file, and the newer half stays for those who read at the
-end of the queue, who are most. So with ten thousand queues an append still costs no system call,
-and a read at the end opens no file. What a crash takes from the tail is written again from the log.
+**Memory first.** An append adds 20 bytes to `_tail`, which ends with the newest entry. `sync`,
+called every few seconds, writes them to the file and leaves the last few in memory, for those who
+read at the end of the queue, who are most. A queue that fills up faster writes by itself. So with
+ten thousand queues an append costs no system call, and a read at the end opens no file. What a
+crash takes from memory is written again from the log.
 
 ```
-queue offset   min_offset            _synced    _tail_start   _written    max_offset
-                   │─ ─ ─ in files ─ ─ ─│─ ─ ─ ─ ─ ─ │ ─ ─ ─ ─ ─ ─│            │
-                                                    │──────── in _tail ───────│
+queue offset   min_offset             _tail_start   _written    max_offset
+                   │──────── in files ──────┼────────────│            │
+                                            │──────── in _tail ───────│
 ```
 
-**Threads.** Only `sync` may run beside the rest. It copies what is not written yet and writes that
-itself; whichever thread writes the same entries again writes the same bytes. The lock is held by
-`sync` and by what moves entries out of the tail or makes or removes files. An append never waits
-for it: it spills later. Everything else that takes it is rare.
+**Threads.** Only `sync` may run beside the rest. The lock is held by it, and by whatever else takes
+entries out of the tail or makes or removes files. Appending and reading do without: an append that
+finds the lock taken writes later; a read counts from the end of the tail, which only its own thread
+moves, and looks into the file where the tail has become too short.
 
 RocketMQ: ConsumeQueue.
 """
@@ -63,12 +64,13 @@ _BLANK: Final = _pack(0, _BLANK_SIZE, 0)
 _BLANKS: Final = _BLANK * 1024
 _MAX_OFFSET: Final = (2**63 - 1) // ENTRY_SIZE
 
-_SPILL: Final = 102 * ENTRY_SIZE
-"""2 KiB, a message every 10 ms for a second; also the most an idle queue keeps in memory."""
-_KEEP: Final = _SPILL // 2
-_SPILL_FIRST: Final = 32 * _SPILL
-"""Making a directory waits for the disk, so it is left to `sync` unless it takes very long."""
-_FILES_SCANNED: Final = 3
+_KEPT: Final = 16
+"""The part of what may be unwritten that stays in memory: 1 KiB with the ordinary 16."""
+_BEFORE_FILES: Final = 4
+"""So many times that may be unwritten before there is a directory, because making one waits for the
+disk: that is left to `sync` as long as it is bearable."""
+_UNSYNCED_FILES: Final = 3
+"""The last ones; those before them are on the disk, so nobody looks through them after a crash."""
 
 
 class ConsumeQueue:
@@ -95,7 +97,7 @@ class ConsumeQueue:
         """
         self._tail = bytearray()
         self._tail_start = self._written = self._synced = 0
-        self._spill_at = _SPILL_FIRST
+        self._spill_at = self._files.hold_back * _BEFORE_FILES
         self._first_log = -1
         """The log offset of the entry at `min_offset`, as long as nobody needs it -1."""
         self._files.load()
@@ -149,42 +151,53 @@ class ConsumeQueue:
         self._first_log = -1
         self._tail = bytearray(_BLANK * (first - start))
         self._tail_start = self._written = self._synced = start
-        self._spill_at = _SPILL_FIRST
+        self._spill_at = self._files.hold_back * _BEFORE_FILES
 
     def _spill(self) -> None:
-        """Write the tail to the file and keep the newer half; not now if that cannot be now."""
-        self._spill_at = len(self._tail) + _SPILL
+        """Write the tail to the file; not now if that cannot be now."""
+        self._spill_at = len(self._tail) + self._files.hold_back
         if not self._lock.acquire(blocking=False):
             return
         try:
             # no room: `sync` will say so, to someone who can do something about it
             with contextlib.suppress(OSError):
-                self._write()
-                excess = (len(self._tail) - _KEEP) // ENTRY_SIZE
-                del self._tail[: excess * ENTRY_SIZE]
-                self._tail_start += excess
-                self._spill_at = _SPILL
+                if self._write():
+                    self._trim()
         finally:
             self._lock.release()
 
-    def _write(self) -> None:
-        unwritten = self._tail[(self._written - self._tail_start) * ENTRY_SIZE :]
+    def _write(self) -> bool:
+        """Write the tail unless more files would then have to be looked at after a crash."""
+        unwritten, size = self._unwritten(), self._files.file_size
+        first = max(self._synced * ENTRY_SIZE // size, 0)
+        if self._written * ENTRY_SIZE + len(unwritten) > (first + _UNSYNCED_FILES) * size:
+            return False
         self._files.write(self._written * ENTRY_SIZE, unwritten)
         self._written += len(unwritten) // ENTRY_SIZE
+        return True
 
     def sync(self) -> None:
         """Return once all entries will survive the machine; may run on another thread."""
         if self._synced == self.max_offset:
             return
         with self._lock:
-            tail = bytes(self._tail)
-            unwritten = tail[(self._written - self._tail_start) * ENTRY_SIZE :]
+            unwritten = self._unwritten()
             self._files.write_synced(
                 self._written * ENTRY_SIZE, unwritten, self._synced * ENTRY_SIZE
             )
-            self._written += len(unwritten) // ENTRY_SIZE
-            self._synced = self._written
-            self._spill_at = min(self._spill_at, _SPILL)
+            self._synced = self._written = self._written + len(unwritten) // ENTRY_SIZE
+            self._trim()
+
+    def _unwritten(self) -> bytearray:
+        return self._tail[(self._written - self._tail_start) * ENTRY_SIZE :]
+
+    def _trim(self) -> None:
+        excess = (len(self._tail) - self._files.hold_back // _KEPT) // ENTRY_SIZE
+        excess = min(excess, self._written - self._tail_start)
+        if excess > 0:
+            del self._tail[: excess * ENTRY_SIZE]
+            self._tail_start += excess
+        self._spill_at = self._files.hold_back
 
     # reading
 
@@ -193,16 +206,21 @@ class ConsumeQueue:
 
         Ends early at the end of a file. What it gives stays as it was, whatever is appended.
         """
-        tail_start = self._tail_start
-        if first >= tail_start:
-            at = (first - tail_start) * ENTRY_SIZE
-            return _iter_unpack(self._tail[at : at + count * ENTRY_SIZE])
+        back = (self.max_offset - first) * ENTRY_SIZE
+        wanted = min(count * ENTRY_SIZE, back)
+        if wanted <= 0:
+            return iter(())
+        if back <= len(self._tail):
+            newest = self._tail[-back : wanted - back or None]
+            if len(newest) == wanted:
+                return _iter_unpack(newest)
         older = self._files.read(first * ENTRY_SIZE)
-        missing = tail_start - first
-        if count <= missing or len(older) < missing * ENTRY_SIZE:
-            return _iter_unpack(older[: min(count, missing) * ENTRY_SIZE])
-        newer = self._tail[: (count - missing) * ENTRY_SIZE]
-        return chain(_iter_unpack(older[: missing * ENTRY_SIZE]), _iter_unpack(newer))
+        length = min(wanted, len(older), (self._written - first) * ENTRY_SIZE)
+        found = _iter_unpack(older[:length])
+        if length in (wanted, len(older)):
+            return found
+        done = length // ENTRY_SIZE
+        return chain(found, self.entries(first + done, count - done))
 
     def offset_at(self, store_ms: int, boundary: Boundary) -> int:
         """The queue offset of that time, within the bounds.
@@ -241,8 +259,11 @@ class ConsumeQueue:
         return -1 if size == _BLANK_SIZE else self._store_time(log_offset)
 
     def _entry(self, at: int) -> Entry:
-        if at >= self._tail_start:
-            return _unpack_from(self._tail, (at - self._tail_start) * ENTRY_SIZE)
+        back = (self.max_offset - at) * ENTRY_SIZE
+        if back <= len(self._tail):
+            entry = self._tail[-back : ENTRY_SIZE - back or None]
+            if len(entry) == ENTRY_SIZE:
+                return _unpack_from(entry)
         return self._entry_in_files(at)
 
     def _entry_in_files(self, at: int) -> Entry:
@@ -253,7 +274,7 @@ class ConsumeQueue:
     def truncate(self, log_end: int) -> None:
         """Drop the entries of records that end after `log_end`."""
         if self.max_log_offset > log_end:
-            self._cut(self._first_where(lambda offset, size: offset + size > log_end))
+            self._cut(self._first_where(lambda at, size: at + size > log_end))
 
     def correct_min(self, log_start: int) -> None:
         """Drop, from the front, what points before `log_start`: whole files, else by number.
@@ -314,29 +335,31 @@ class ConsumeQueue:
         self._files.destroy()
 
     def close(self) -> None:
-        """Close its files; what was appended is in them."""
+        """Close its files; what was appended is in them, and on the disk.
+
+        Unless the disk does not take it. Then `sync` has said so, or nobody asked and counts on it.
+        """
+        with contextlib.suppress(OSError):
+            self.sync()
         with self._lock:
-            try:
-                self._write()
-            finally:
-                self._files.close()
+            self._files.close()
 
     # finding out what is there
 
     def recover(self) -> None:
         """Find the last whole entry after a crash; what follows it is dropped.
 
-        As in RocketMQ only the last three files are looked at; what is older was on the disk.
+        As in RocketMQ the last three files are looked at. What is older was on the disk.
         """
         files = self._files
         if files.exist:
             first = files.start // ENTRY_SIZE
-            start = max(first, (files.end - _FILES_SCANNED * files.file_size) // ENTRY_SIZE)
+            start = max(first, (files.end - _UNSYNCED_FILES * files.file_size) // ENTRY_SIZE)
             end = self._scan(start, max(self._last_log_end(first, start), 0))
             with self._lock:
                 files.cut(end * ENTRY_SIZE)
             self._settle(end)
-            self._synced = end - 1  # nobody knows what the last process left to the system
+            self._synced = min(start, end - 1)  # the last process may have left it to the system
 
     def _scan(self, at: int, log_end: int) -> int:
         """Where the unbroken run of entries ends that begins at queue offset `at`."""
@@ -356,20 +379,29 @@ class ConsumeQueue:
     def _find_end(self) -> int:
         """The queue offset after the last entry, if nothing is damaged."""
         files = self._files
-        low, high = (files.end - files.file_size) // ENTRY_SIZE, files.end // ENTRY_SIZE
+        low, end = (files.end - files.file_size) // ENTRY_SIZE, files.end // ENTRY_SIZE
+        # Reading a hole makes the system fill pages with zeros, so begin where a small queue ends.
+        step = 1
+        while low + step <= end and self._is_entry(low + step - 1):
+            low += step
+            step *= 2
+        high = min(low + step - 1, end)
         while low < high:
             middle = (low + high) // 2
-            if self._entry_in_files(middle)[1] > 0:
+            if self._is_entry(middle):
                 low = middle + 1
             else:
                 high = middle
         return low
 
+    def _is_entry(self, at: int) -> bool:
+        return self._entry_in_files(at)[1] > 0
+
     def _settle(self, end: int) -> None:
         """Go on after what the files hold before queue offset `end`."""
         self._tail = bytearray()
         self._tail_start = self._written = self._synced = end
-        self._spill_at = _SPILL
+        self._spill_at = self._files.hold_back
         self._first_log = -1
         self.max_offset = end
         self.min_offset = self._first_entry(self._files.start // ENTRY_SIZE, end)

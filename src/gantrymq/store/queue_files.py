@@ -24,19 +24,26 @@ from gantrymq.wire.command import Buffer
 OPEN_AT_ONCE: Final = 128
 """Files of all queues together, unless told otherwise; each takes two descriptors."""
 
+HOLD_BACK: Final = 816 * 20
+"""Bytes of one queue, unless told otherwise; they come from its newest 816 messages."""
+
 _STRIDE: Final = 4096
 """A queue may never get another entry, so room is set aside by the page."""
 _DIGITS: Final = 20
 
 
 class OpenFiles:
-    """The files that are open now, of all queues of a store."""
+    """The files that are open now, of all queues of a store, and what they have in common."""
 
-    __slots__ = ("_files", "_limit", "disk", "size")
+    __slots__ = ("_files", "_limit", "disk", "hold_back", "size")
 
-    def __init__(self, disk: Disk, size: int, *, limit: int = OPEN_AT_ONCE) -> None:
+    def __init__(
+        self, disk: Disk, size: int, *, limit: int = OPEN_AT_ONCE, hold_back: int = HOLD_BACK
+    ) -> None:
         self.disk = disk
         self.size = size
+        self.hold_back = hold_back
+        """How much a queue keeps in memory before it writes by itself."""
         self._limit = limit
         self._files: OrderedDict[str, File] = OrderedDict()
 
@@ -100,6 +107,11 @@ class QueueFiles:
     def file_size(self) -> int:
         """How many bytes each file has."""
         return self._open.size
+
+    @property
+    def hold_back(self) -> int:
+        """How many bytes may be kept in memory before they are written."""
+        return self._open.hold_back
 
     def load(self) -> None:
         """Look which files there are; the rules are those of `Segments.load`."""
@@ -175,12 +187,15 @@ class QueueFiles:
 
         The first file stays in any case: its name says where the queue goes on.
         """
-        size = self._open.size
+        size, before = self._open.size, self.end
         while self.end - size > self.start and self.end - size >= at:  # a crash leaves no gap
             self._remove(self.end - size)
             self.end -= size
+        if self.end < before:
+            self._sync_names()  # or zeros may be on the disk and what follows them, too
         if self.start <= at < self.end:
             self._open.get(self._path(at - at % size)).zero_from(at % size)
+        self._names_synced = False  # also those that a process made before it was killed
 
     def drop_before(self, at: int) -> int:
         """Remove the files that end at or before `at`, except the last; how many these were."""

@@ -6,13 +6,14 @@ from pathlib import Path
 
 from gantrymq.store.consume_queue import FILE_SIZE, ConsumeQueue, StoreTime
 from gantrymq.store.disk import Disk
-from gantrymq.store.queue_files import OPEN_AT_ONCE, OpenFiles
+from gantrymq.store.queue_files import HOLD_BACK, OPEN_AT_ONCE, OpenFiles
 
 
 class QueueOpener:
     """Opens the queues of one store; called with a directory it is a `MakeQueue`.
 
-    All of them together keep at most `open_at_once` files open.
+    All of them together keep at most `open_at_once` files open, and each of them holds about
+    `hold_back` bytes in memory before it writes them.
     """
 
     __slots__ = ("_files", "_store_time")
@@ -24,8 +25,9 @@ class QueueOpener:
         *,
         file_size: int = FILE_SIZE,
         open_at_once: int = OPEN_AT_ONCE,
+        hold_back: int = HOLD_BACK,
     ) -> None:
-        self._files = OpenFiles(disk, file_size, limit=open_at_once)
+        self._files = OpenFiles(disk, file_size, limit=open_at_once, hold_back=hold_back)
         self._store_time = store_time
 
     def __call__(self, directory: Path) -> ConsumeQueue:
