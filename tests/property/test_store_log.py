@@ -68,7 +68,9 @@ class Run:
 
 STEPS = st.lists(
     st.tuples(
-        st.sampled_from(["append"] * 6 + ["batch", "flush", "flush", "checkpoint", "reopen"]),
+        st.sampled_from(
+            ["append"] * 14 + ["batch"] * 2 + ["flush", "flush", "checkpoint", "reopen"]
+        ),
         st.integers(0, 2500),
     ),
     max_size=30,
@@ -80,10 +82,14 @@ RANDOMS = st.randoms(use_true_random=False)
 
 def crash(steps: list[Step], mode: str, parts: MakeParts, random: Random) -> tuple[Run, FaultyDisk]:
     """Do the steps on a machine that stops somewhere among them."""
-    whole = Bench(mode=mode, parts=parts)
-    Run().do(whole, steps)
+    whole, counts = Bench(mode=mode, parts=parts), [1]
+    counts.append(whole.disk.operations)
+    for step in steps:
+        Run().do(whole, [step])
+        counts.append(whole.disk.operations)
+    part = random.randint(1, len(counts) - 1)  # a step first, since some take many operations
     disk, run = FaultyDisk(), Run()
-    disk.stop_at = random.randint(1, whole.disk.operations)
+    disk.stop_at = random.randint(counts[part - 1], counts[part])
     disk.tear_at = random.choice([0, 1, 7, 8, 40, 91, 100, 300, 10_000])
     with pytest.raises(PowerCut):
         run.do(Bench(disk, mode=mode, parts=parts), steps)

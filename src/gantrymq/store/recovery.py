@@ -166,7 +166,7 @@ class Recovery:
     def run(self, *, after_crash: bool, note: CleanStop | None) -> Recovered:
         """Find the end of the log, cut off what follows it, and complete queues and index."""
         if not self.log.segments.files:
-            found = self._begin()
+            found = self._begin(after_crash)
         elif after_crash:
             found = self._read_from(*self._after_crash())
         else:
@@ -177,11 +177,15 @@ class Recovery:
             self.report(str(damage))
         return found
 
-    def _begin(self) -> Recovered:
+    def _begin(self, after_crash: bool) -> Recovered:
         """A new store, or one whose log is gone: its queues and their numbers go on where it was.
 
         RocketMQ starts such a queue at 0 again, and consumers miss as much as they had consumed.
         """
+        if after_crash and self.checkpoint.log_ms > 0:  # what the queues have since was never safe
+            for slot in self.queues:
+                slot.queue.recover()
+            self.queues.truncate(self.checkpoint.confirmed_offset)
         size = self.log.segments.size
         last = max(0, self.checkpoint.confirmed_offset, self.queues.max_log_offset)
         last = max(last, self._index_end())
@@ -295,7 +299,17 @@ class Recovery:
         return self.log.start
 
     def _is_boundary(self, offset: int) -> bool:
-        return self._ends_at(offset) or self._is_record(offset)
+        """Whether a record can begin there; whether it does, and is whole, is another matter."""
+        if self._is_record(offset) or self.log.blank_at(offset):
+            return True
+        if offset == self.queues.max_log_offset:
+            return True
+        walk = Walk(self.log, offset - offset % self.log.segments.size, 0)
+        for _ in walk:
+            if walk.at >= offset:
+                break
+        # if it ends before, something is damaged there, and this may be a boundary all the same
+        return walk.at == offset or (walk.at < offset and walk.torn is not None)
 
     def _ends_at(self, offset: int) -> bool:
         """Whether the log can end there: no record follows."""

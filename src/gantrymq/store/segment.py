@@ -132,7 +132,7 @@ class Segments:
 
     def cut(self, offset: int) -> None:
         """Forget the bytes from `offset` on: later files go, the rest of its own becomes zeros."""
-        gone = [segment for segment in self.files if segment.base >= offset]
+        gone = [segment for segment in self.files if segment.base > offset]
         self.files = self.files[: len(self.files) - len(gone)]
         for segment in reversed(gone):  # so that a crash on the way leaves no gap
             self.remove(segment)

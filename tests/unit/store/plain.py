@@ -91,11 +91,13 @@ class PlainQueue:
         return [self._at(offset) for offset in range(first, min(first + count, self.max_offset))]
 
     def truncate(self, log_end: int) -> None:
-        kept = self._first
+        kept, end = self._first, 0
         while kept < self.max_offset:
             at, size, _ = self._at(kept)
-            if at + size > log_end and (at, size) != BLANK[:2]:
-                break
+            if (at, size) != BLANK[:2]:
+                if at + size > log_end or at < end:  # half an entry may look like an earlier one
+                    break
+                end = at + size
             kept += 1
         while kept > self._first and self._at(kept - 1) == BLANK:
             kept -= 1
