@@ -25,8 +25,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable
+from contextlib import suppress
 from math import inf
 from typing import TYPE_CHECKING, Final
 
@@ -41,7 +42,7 @@ from gantrymq.rules.delay import DelayLevels
 from gantrymq.store.commit_log import RecordTooLarge
 from gantrymq.wire import properties
 from gantrymq.wire.flags import Transaction, transaction_of
-from gantrymq.wire.record import StoredMessage, decode
+from gantrymq.wire.record import StoredMessage
 
 if TYPE_CHECKING:
     from gantrymq.broker.state import Broker
@@ -62,7 +63,6 @@ _GRAIN: Final = 0.005
 """Seconds between looks at the least, unless there is more to deliver already."""
 _REFUSED: Final = 1.0
 """Seconds until the next attempt after the store took nothing."""
-_SAME_KEY: Final = 64
 _TIMERS: Final = (
     properties.TIMER_DELIVER_MS,
     properties.TIMER_DELAY_SECONDS,
@@ -143,10 +143,11 @@ class Delays:
             kept: KeptDelays = shape(KeptDelays).read(tree)
             self._version = kept.version
             self.offsets.update(kept.offsets)
+        passed_on = _PassedOn(self._store)
         for level in range(1, self.levels.highest + 1):
             queue = self._store.queue(names.SCHEDULE_TOPIC, level - 1)
             if queue is not None:
-                self.offsets[level] = self._first_left(level, queue)
+                self.offsets[level] = self._first_left(level, queue, passed_on)
         self._safe = dict(self.offsets)
 
     def start(self) -> None:
@@ -313,57 +314,69 @@ class Delays:
 
     # --- what was delivered before a crash ------------------------------------------------------
 
-    def _first_left(self, level: int, queue: Queue) -> int:
+    def _first_left(self, level: int, queue: Queue, passed_on: _PassedOn) -> int:
         """The first message of a level that was not delivered yet."""
         offset = self._within(level, queue)
         now = self._clock_ms()
         while offset < queue.max_offset:
             for log_offset, _, due_ms in queue.entries(offset, _AT_ONCE):
-                is_waiting = self._wait(level, due_ms - now) > 0
-                if is_waiting or not self._was_passed_on(level, offset, log_offset):
+                if self._wait(level, due_ms - now) > 0:
+                    return offset
+                message = self._restored(level, offset, log_offset)
+                if message is None or not passed_on.take(message, due_ms):
                     return offset
                 offset += 1
         return offset
 
-    def _was_passed_on(self, level: int, offset: int, log_offset: int) -> bool:
-        """Whether the message is in its own queue: as often as it waited up to here."""
-        message = self._restored(level, offset, log_offset)
-        if message is None:
-            return False
-        key = message.find(properties.UNIQUE_KEY)
-        if not key:
-            return False
-        waited = [
-            one
-            for one in self._like(message, names.SCHEDULE_TOPIC, key)
-            if one.log_offset <= log_offset
-            and one.find(properties.REAL_TOPIC) == message.topic
-            and _number(one.find(properties.REAL_QUEUE_ID)) == message.queue_id
-        ]
-        if not waited:  # the index does not know of it
-            return False
-        first = min(one.log_offset for one in waited)
-        passed_on = [
-            one
-            for one in self._like(message, message.topic, key)
-            if one.log_offset > first and one.queue_id == message.queue_id
-        ]
-        return len(passed_on) >= len(waited)
-
-    def _like(self, message: StoredMessage, topic: str, key: str) -> list[StoredMessage]:
-        """The messages of a topic with that unique key that are the same delivery of the same."""
-        pieces = self._store.query(topic, key, limit=_SAME_KEY).pieces
-        return [
-            one
-            for one in map(decode, pieces)
-            if one.topic == topic
-            and one.find(properties.UNIQUE_KEY) == key
-            and one.reconsume_times == message.reconsume_times
-            and one.body == message.body
-        ]
-
     def _tree(self) -> Tree:
         return shape(KeptDelays).write(self.snapshot())
+
+
+class _PassedOn:
+    """The messages that were delivered after they were due, for a start to look at.
+
+    A delivered message is in its own queue, stored when it was due or later. So of each queue only
+    the end is read: back to the earliest of those times that anybody asked for.
+    """
+
+    __slots__ = ("_found", "_seen_from", "_store")
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._found: Counter[tuple[str, int, str | None, int, int]] = Counter()
+        self._seen_from: dict[tuple[str, int], int] = {}
+
+    def take(self, message: StoredMessage, due_ms: int) -> bool:
+        """Whether `message` was delivered; each delivery is taken once."""
+        self._look(message.topic, message.queue_id, due_ms)
+        key = _delivery(message)
+        if not self._found[key]:
+            return False
+        self._found[key] -= 1
+        return True
+
+    def _look(self, topic: str, queue_id: int, since_ms: int) -> None:
+        """Read the queue's end back to that time, as far as it was not read yet."""
+        queue = self._store.queue(topic, queue_id)
+        if queue is None or queue.min_offset == queue.max_offset:
+            return
+        end = self._seen_from.get((topic, queue_id), queue.max_offset)
+        offset = start = queue.offset_at(since_ms, "lower")
+        while offset < end:
+            for log_offset, _, _ in queue.entries(offset, min(_AT_ONCE, end - offset)):
+                offset += 1
+                with suppress(CorruptRecord):
+                    message = self._store.message_at(log_offset)
+                    if message.find(properties.REAL_TOPIC) == topic:
+                        self._found[_delivery(message)] += 1
+        self._seen_from[topic, queue_id] = min(start, end)
+
+
+def _delivery(message: StoredMessage) -> tuple[str, int, str | None, int, int]:
+    """What a delivered message has in common with the one that waited, and with no other."""
+    unique = message.find(properties.UNIQUE_KEY)
+    place = message.topic, message.queue_id
+    return (*place, unique, message.reconsume_times, message.body_crc)
 
 
 def _number(text: str | None) -> int:
