@@ -25,7 +25,6 @@ from gantrymq.protocol.running import GetRunningInfo, RunningInfo
 from gantrymq.protocol.sending import SendBack
 from gantrymq.protocol.statistics import GetConsumeStats
 from gantrymq.protocol.topics import DeleteTopic
-from gantrymq.rules.delay import DELAY_LEVELS
 from gantrymq.testing.faulty_disk import FaultyDisk
 from gantrymq.wire.codes import RequestCode
 from gantrymq.wire.command import Command
@@ -183,11 +182,11 @@ def test_a_group_is_moved_while_it_consumes(memory, store):
 
 
 def test_a_failing_message_comes_back_sixteen_times_and_then_rests(memory, store):
-    pauses = DELAY_LEVELS.seconds[2:]
-    patient = {"pulls__longest_wait": 10_000, "listen__idle_timeout": 10_000}
+    pauses = range(3, 19)
+    levels = " ".join(f"{number}s" for number in range(1, 19))
 
     async def main() -> None:
-        async with broker(memory, store, **patient) as server, client(memory, server) as ask:
+        async with broker(memory, store, delays__levels=levels) as server, client(memory, server) as ask:
             sent = await ask.send(body=b"poison", TAGS="red", UNIQ_KEY="U1")
             (message,) = await ask.taken()
             loop = asyncio.get_running_loop()
