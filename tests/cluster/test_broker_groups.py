@@ -186,7 +186,10 @@ def test_a_failing_message_comes_back_sixteen_times_and_then_rests(memory, store
     levels = " ".join(f"{number}s" for number in range(1, 19))
 
     async def main() -> None:
-        async with broker(memory, store, delays__levels=levels) as server, client(memory, server) as ask:
+        async with (
+            broker(memory, store, delays__levels=levels) as server,
+            client(memory, server) as ask,
+        ):
             sent = await ask.send(body=b"poison", TAGS="red", UNIQ_KEY="U1")
             (message,) = await ask.taken()
             loop = asyncio.get_running_loop()
