@@ -88,9 +88,11 @@ SemicolonJoined: TypeAlias = Annotated[tuple[str, ...], _joined(";")]
 
 
 def json_in_text(cls: type) -> Form:
-    """The form of a declared class that a header field holds as JSON text."""
+    """The form of a declared class that a header field holds as JSON text; no text is `{}`."""
 
     def read(text: str) -> Any:
+        if not text.strip():  # what Java's tools say of a table that they have not seen yet
+            return shape(cls).read({})
         try:
             tree = fastjson.loads(text.encode("utf-8", "replace"))
         except RemoteProtocolError as error:

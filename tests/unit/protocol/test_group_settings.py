@@ -59,6 +59,8 @@ def test_pages() -> None:
     assert request.command().fields == fields
     assert GetGroups.from_command(Command(201, fields=fields)) == request
     assert GetGroups.from_command(Command(201)) == GetGroups()
+    unseen = {"groupSeq": "0", "dataVersion": "", "maxGroupNum": "0"}  # mqadmin 5.5.0
+    assert GetGroups.from_command(Command(201, fields=unseen)).version == DataVersion()
     body = b'{"subscriptionGroupTable":{"CG":{"groupName":"CG"}},"forbiddenTable":{"CG":{"T":1}}}'
     table = request.reply_from(Command(0, fields={"totalGroupNum": "9"}, body=body))
     assert (table.total, table.version) == (9, None)
