@@ -9,12 +9,17 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
+from gantrymq.store.key_index import MAX_HITS, KeyIndex
 from gantrymq.store.queues import QueueOpener
 from gantrymq.store.shapes import Entry
 from gantrymq.testing.faulty_disk import FaultyDisk
+from gantrymq.wire.javahash import java_hash
 
+INDEX = Path("/store/index")
 QUEUE = Path("/store/consumequeue/T/0")
 BLANK_SIZE = 2**31 - 1
+KEYS = ("a", "b", "c", "order-1", "Aa", "BB", "é")
+"""Two of them, Aa and BB, have the same hash."""
 sizes = st.integers(1, 5000)
 codes = st.integers(-(2**63), 2**63 - 1)
 seeds = st.integers(0, 2**32).map(Random)
@@ -157,5 +162,89 @@ def is_after(entry: Entry, log_end: int) -> bool:
     return size != BLANK_SIZE and log_offset + size > log_end
 
 
+class IndexLikeADictionary(RuleBasedStateMachine):
+    """Messages in the order of the log, with their keys: asked for a key, the index knows them."""
+
+    @initialize(slots=st.integers(1, 20), entries=st.integers(2, 40))
+    def begin(self, slots: int, entries: int) -> None:
+        self.slots, self.entries = slots, entries
+        self.disk = FaultyDisk()
+        self.messages: list[tuple[int, int, list[str], str | None]] = []
+        self.log_end = self.log_start = self.synced_log = 0
+        self.now_ms = 1_700_000_000_000
+        self.synced_ms = 0
+        self.open()
+
+    def open(self) -> None:
+        self.index = KeyIndex(
+            self.disk, INDEX, clock_ms=lambda: self.now_ms, slots=self.slots, entries=self.entries
+        )
+
+    @rule(
+        several=st.lists(st.lists(st.sampled_from(KEYS), max_size=3), max_size=30),
+        unique=st.sampled_from((*KEYS, None)),
+        after_ms=st.integers(-5_000, 10_000),
+    )
+    def put(self, several: list[list[str]], unique: str | None, after_ms: int) -> None:
+        for keys in several:
+            self.now_ms += after_ms
+            message = self.log_end, self.now_ms, keys, unique
+            self.log_end += 100
+            if keys or unique is not None:
+                self.messages.append(message)
+                self.again(message)
+
+    def again(self, message: tuple[int, int, list[str], str | None]) -> None:
+        log_offset, store_ms, keys, unique = message
+        self.index.put(keys, unique, "T", log_offset, store_ms)
+
+    @rule(back=st.integers(0, 10))
+    def put_again(self, back: int) -> None:
+        for message in self.messages[-back:]:
+            self.again(message)
+
+    @rule()
+    def sync(self) -> None:
+        self.index.sync()
+        self.synced_log, self.synced_ms = self.log_end, self.index.max_store_ms
+
+    @rule()
+    def reopen(self) -> None:
+        self.index.close()
+        self.open()
+
+    @rule(data=st.data())
+    def correct_min(self, data: st.DataObject) -> None:
+        self.log_start = data.draw(st.integers(self.log_start, self.log_end))
+        self.index.correct_min(self.log_start)
+
+    @rule(chance=seeds, killed=st.booleans())
+    def crash(self, chance: Random, killed: bool) -> None:
+        self.disk = self.disk.after_kill() if killed else self.disk.after_power_cut(chance)
+        self.open()
+        start = self.index.recover(self.synced_ms)
+        first = self.synced_log if start is None else min(start, self.synced_log)
+        for message in self.messages:
+            if message[0] >= first:
+                self.again(message)
+        self.sync()
+
+    @invariant()
+    def finds_what_has_the_key(self) -> None:
+        for key in KEYS:
+            hits = self.index.query("T", key, MAX_HITS, 0, 2**62).log_offsets
+            known = [
+                log_offset
+                for log_offset, _, keys, unique in reversed(self.messages)
+                if java_hash(key) in {java_hash(other) for other in (*keys, unique or "")}
+            ]
+            assert hits == known[: len(hits)]
+            if len(hits) < MAX_HITS:
+                assert all(log_offset < self.log_start for log_offset in known[len(hits) :])
+
+
+few = settings(max_examples=60, stateful_step_count=25)
 TestQueueLikeAList = QueueLikeAList.TestCase
-TestQueueLikeAList.settings = settings(max_examples=60, stateful_step_count=25)
+TestQueueLikeAList.settings = few
+TestIndexLikeADictionary = IndexLikeADictionary.TestCase
+TestIndexLikeADictionary.settings = few
