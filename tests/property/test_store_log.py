@@ -17,11 +17,12 @@ from hypothesis import strategies as st
 
 from gantrymq.rules.filtering import tag_code
 from gantrymq.store.flush import Outcome
+from gantrymq.store.opening import MakeParts
 from gantrymq.store.recovery import Walk
-from gantrymq.store.store import MakeParts, Store
+from gantrymq.store.store import Store
 from gantrymq.testing.faulty_disk import FaultyDisk, PowerCut
-from gantrymq.wire.record import StoredMessage
-from tests.unit.store.plain import Bench, PlainParts, RealParts, message
+from gantrymq.wire.record import StoredMessage, decode
+from tests.unit.store.plain import Bench, PlainParts, RocketParts, message
 
 Step = tuple[str, int]
 
@@ -41,7 +42,9 @@ class Run:
             bench.now_ms += 7
             if what == "append":
                 body, long = b"%d-" % number * (1 + size // 4), "p" * (size % 400)
-                made = message("T", number % 3, body, TAGS=f"t{number % 5}", long=long)
+                made = message(
+                    "T", number % 3, body, TAGS=f"t{number % 5}", KEYS=f"k{number}", long=long
+                )
                 self.append(bench, made)
             elif what == "batch":
                 parts = range(1 + size % 5)
@@ -76,7 +79,7 @@ STEPS = st.lists(
     max_size=30,
 )
 MODES = st.sampled_from(["sync", "async"])
-PARTS = st.sampled_from([PlainParts(), RealParts()])
+PARTS = st.sampled_from([PlainParts(), RocketParts(lambda: 10**12)])
 RANDOMS = st.randoms(use_true_random=False)
 
 
@@ -124,6 +127,10 @@ def check(bench: Bench, run: Run, at_least: int) -> None:
     assert {(one.topic, one.queue_id) for one in found} <= {
         (topic, queue_id) for topic, queue_id, _ in store.queues()
     }
+    if not isinstance(bench.parts, PlainParts):
+        for one in found:
+            key = one.find("KEYS")
+            assert key is None or one in by_key(store, one.topic, key)
     for segment in store.log.segments.files:  # or else a record would seem to follow
         assert not any(segment.view[max(store.log_end - segment.base, 0) :])
 
@@ -131,6 +138,10 @@ def check(bench: Bench, run: Run, at_least: int) -> None:
 def in_log(store: Store) -> tuple[list[StoredMessage], Walk]:
     walk = Walk(store.log, store.log_start, 0)
     return list(walk), walk
+
+
+def by_key(store: Store, topic: str, key: str) -> list[StoredMessage]:
+    return [decode(piece) for piece in store.query(topic, key).pieces]
 
 
 def same(one: StoredMessage) -> tuple[object, ...]:

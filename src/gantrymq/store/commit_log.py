@@ -61,15 +61,15 @@ class Damage:
 class CommitLog:
     """The log, open for appending by one thread and for reading by any."""
 
-    __slots__ = ("_base", "_last", "_limit", "_write", "end", "segments")
+    __slots__ = ("_base", "_write", "end", "limit", "segments")
 
     def __init__(self, segments: Segments) -> None:
         self.segments = segments
         self.end = segments.end
         """The offset that the next record gets, unless it does not fit there."""
         self._base = 0
-        self._limit = 0
-        self._last: Segment | None = None
+        self.limit = 0
+        """Where a record with `BLANK_SIZE` bytes after it has to end at the latest."""
         if segments.files:
             self._take(segments.files[-1])
 
@@ -78,22 +78,19 @@ class CommitLog:
         """The offset of the oldest byte that is kept."""
         return self.segments.start if self.segments.files else self.end
 
-    def fits(self, size: int) -> bool:
-        """Whether a record of that size can go to `end`."""
-        return self.end + size + BLANK_SIZE <= self._limit
-
     def put(self, data: Buffer) -> None:
-        """Write a record, or several that stay together, at `end`, where `fits` said it can go."""
+        """Write a record, or several that stay together, at `end`; look at `limit` before."""
+        end = self.end
         try:
-            self._write(self.end - self._base, data)
+            self._write(end - self._base, data)
         except OSError as error:
             raise self._full(error) from error
-        self.end += len(data)
+        self.end = end + len(data)
 
     def roll(self) -> None:
         """Go on in a new file, with a blank for what is left of the old one."""
         try:
-            left = self._limit - self.end
+            left = self.limit - self.end
             if left >= BLANK_SIZE:
                 self._write(self.end - self._base, _BLANK.pack(left, MAGIC_BLANK))
             made = self.segments.add(self.end)
@@ -106,8 +103,7 @@ class CommitLog:
         """Make `end` the end of the log; what follows it is gone."""
         self.segments.cut(end)
         self.end = end
-        self._limit = self._base = end
-        self._last = None
+        self.limit = self._base = end
         if self.segments.files and self.segments.end > end:
             self._take(self.segments.files[-1])
 
@@ -152,8 +148,7 @@ class CommitLog:
         return offset - offset % self.segments.size + self.segments.size
 
     def _take(self, segment: Segment) -> None:
-        self._last = segment
-        self._base, self._limit = segment.base, segment.end
+        self._base, self.limit = segment.base, segment.end
         self._write = segment.file.write
 
     def _full(self, error: OSError) -> StoreFull:

@@ -35,8 +35,10 @@ Gaps: TypeAlias = Literal["refused", "before the first", "filled"]
 SCHEDULE_TOPIC: Final = "SCHEDULE_TOPIC_XXXX"
 """Here messages wait for a delay level to pass."""
 
+_TAGS: Final = b"TAGS\x01"
 _MOST_TAGS: Final = 10_000
-_IN_QUEUES: Final = frozenset((Transaction.NONE, Transaction.COMMIT))
+_IN_QUEUES: Final = (int(Transaction.NONE), int(Transaction.COMMIT))
+_ROLLBACK: Final = int(Transaction.ROLLBACK)
 
 
 class Gap(Exception):
@@ -57,29 +59,29 @@ class Dispatcher:
         self._queues = queues
         self._index = index
         self._delays = delays
-        self._codes: dict[bytes, int] = {b"": 0}
+        self._codes: dict[bytes, int] = {}
         self.arrived: Arrived | None = None
 
     def dispatch(self, slot: Slot, message: StoredMessage) -> None:
         """A message that was just appended."""
-        raw = message.property_bytes
         kind = message.sys_flag & TRANSACTION_BITS
         if kind in _IN_QUEUES:
             code = self.tags_code(message)
             slot.append(message.log_offset, message.size, code, message.queue_offset)
-        if self._index is not None and kind != Transaction.ROLLBACK:
+            if self.arrived is not None:
+                self.arrived(
+                    message.topic, message.queue_id, message.queue_offset, code, message.store_ms,
+                    message.property_bytes,
+                )  # fmt: skip
+        if self._index is not None and kind != _ROLLBACK:
             self._put(message)
-        if self.arrived is not None and kind in _IN_QUEUES:
-            self.arrived(
-                message.topic, message.queue_id, message.queue_offset, code, message.store_ms, raw
-            )
 
     def again(self, message: StoredMessage, gaps: Gaps) -> None:
         """A message that was read from the log; one with a gap before it may raise `Gap`."""
         kind = message.sys_flag & TRANSACTION_BITS
         if kind in _IN_QUEUES:
             self._requeue(message, gaps)
-        if self._index is not None and kind != Transaction.ROLLBACK:
+        if self._index is not None and kind != _ROLLBACK:
             self._put(message)
 
     def tags_code(self, message: StoredMessage) -> int:
@@ -88,12 +90,22 @@ class Dispatcher:
             level = _number(message.find(properties.DELAY))
             if level > 0:
                 return message.store_ms + 1000 * self._delays.delay(level)
-        tag = _value(message.property_bytes, b"TAGS\x01", properties.TAGS)
-        code = self._codes.get(tag)
-        if code is None:
-            if len(self._codes) > _MOST_TAGS:
-                self._codes = {b"": 0}
-            code = self._codes[tag] = tag_code(tag.decode("utf-8", "replace"))
+        raw = message.property_bytes
+        at = raw.find(_TAGS)
+        if at < 0:
+            return 0
+        # this is done for every message, so first for those that have the tag once and in full
+        end = raw.find(b"\x02", at)
+        if end > 0 and (at == 0 or raw[at - 1] == 2) and raw.find(_TAGS, end) < 0:
+            code = self._codes.get(raw[at + 5 : end])
+            if code is not None:
+                return code
+        return self._new_code(_value(raw, _TAGS, properties.TAGS))
+
+    def _new_code(self, tag: bytes) -> int:
+        if len(self._codes) > _MOST_TAGS:
+            self._codes.clear()
+        code = self._codes[tag] = tag_code(tag.decode("utf-8", "replace"))
         return code
 
     def _requeue(self, message: StoredMessage, gaps: Gaps) -> None:

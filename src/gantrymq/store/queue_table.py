@@ -95,7 +95,7 @@ class QueueTable:
         """Close all queues."""
         for slot in self:
             slot.queue.close()
-        self.slots = {}
+        self.slots.clear()
 
     def __iter__(self) -> Iterator[Slot]:
         return iter(tuple(self.slots.values()))

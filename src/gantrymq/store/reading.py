@@ -17,6 +17,8 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from enum import Enum
+from itertools import groupby
+from operator import itemgetter
 from typing import Final, TypeAlias
 
 from gantrymq.store.commit_log import CommitLog, Damage, check_body
@@ -28,9 +30,13 @@ from gantrymq.wire.record import LEAST_SIZE
 Matches: TypeAlias = Callable[[int], bool]
 """Whether a tags code is among those asked for."""
 
+Run: TypeAlias = tuple[Segment, int, int]
+"""A stretch of the log within one file: from one log offset up to another."""
+
 MAX_PULL_BYTES: Final = 128 * 1024 * 1024
 _LEAST_PULL_BYTES: Final = 100
 _ENTRY_SIZE: Final = 20
+_SPAN: Final = 64 * 1024 * 1024
 _RECENT: Final = 16 * 1024 * 1024
 """So far back in the log bytes were written a moment ago, and nobody looks whether they are hot."""
 
@@ -53,20 +59,6 @@ class Status(Enum):
 
 
 @dataclass(slots=True)
-class Run:
-    """Records that lie side by side in one file."""
-
-    segment: Segment
-    start: int
-    end: int
-
-    def view(self) -> memoryview:
-        """Their bytes."""
-        base = self.segment.base
-        return self.segment.view[self.start - base : self.end - base]
-
-
-@dataclass(slots=True)
 class Found:
     """What a read found.
 
@@ -84,12 +76,16 @@ class Found:
     far_behind: bool = False
     """Whether the messages are older than what is taken to be in memory."""
     runs: list[Run] = field(default_factory=list)
+    """Where the records are: those that lie side by side are one run."""
     unchecked: list[tuple[Segment, int, int]] = field(default_factory=list)
 
     @property
     def pieces(self) -> list[memoryview]:
         """The records, in order; each piece keeps its file mapped for as long as it is held."""
-        return [run.view() for run in self.runs]
+        return [
+            segment.view[start - segment.base : end - segment.base]
+            for segment, start, end in self.runs
+        ]
 
 
 class Reader:
@@ -136,21 +132,17 @@ class Reader:
         found = Found(Status.NO_MATCHED_MESSAGE, offset, low, high)
         max_bytes = min(max(max_bytes, _LEAST_PULL_BYTES), MAX_PULL_BYTES)
         self._choose(found, queue, max_messages, max_bytes, matches)
-        if found.runs and found.runs[0].start < self._log.end - _RECENT:
-            found.cold = not all(
-                run.segment.file.resident(run.start - run.segment.base, run.end - run.segment.base)
-                for run in found.runs
-            )
+        if found.runs and found.runs[0][1] < self._log.end - _RECENT:
+            found.cold = not _are_resident(found.runs)
         if found.unchecked and not found.cold:
             self._check(found)
         return found
 
     def warm(self, found: Found) -> Found:
         """Bring what was found into memory, and check what has to be checked."""
-        for run in found.runs:
-            base = run.segment.base
+        for segment, start, end in found.runs:
             with suppress(OSError):  # the file went; what is mapped can be read all the same
-                run.segment.file.warm(run.start - base, run.end - base)
+                segment.file.warm(start - segment.base, end - segment.base)
         if found.unchecked:
             self._check(found)
         found.cold = False
@@ -185,16 +177,18 @@ class Reader:
             next_offset += 1
             if matches is not None and not matches(code):
                 continue
-            if at != end or at + length > limit or at < base:
+            if at != end or at + length > limit:
                 if segment is not None:
-                    runs.append(Run(segment, start, end))
-                segment = self._find(at, length)
-                if segment is None:
-                    limit = 0
-                    if not count:
-                        found.status = Status.MESSAGE_WAS_REMOVING
-                    continue
-                start, base, limit = at, segment.base, min(segment.end, log.end)
+                    runs.append((segment, start, end))
+                if at < base or at + length > limit:
+                    segment = self._find(at, length)
+                    if segment is None:
+                        limit = 0
+                        if not count:
+                            found.status = Status.MESSAGE_WAS_REMOVING
+                        continue
+                    base, limit = segment.base, min(segment.end, log.end)
+                start = at
             assert segment is not None
             end = at + length
             count += 1
@@ -202,7 +196,7 @@ class Reader:
             if at < trusted_from:
                 unchecked.append((segment, at, length))
         if segment is not None:
-            runs.append(Run(segment, start, end))
+            runs.append((segment, start, end))
         if count:
             found.status = Status.FOUND
             found.far_behind = not in_memory
@@ -236,7 +230,21 @@ class Reader:
 
 
 def _without(run: Run, at: int, length: int) -> list[Run]:
-    if not run.start <= at < run.end:
+    segment, start, end = run
+    if not start <= at < end:
         return [run]
-    parts = (Run(run.segment, run.start, at), Run(run.segment, at + length, run.end))
-    return [part for part in parts if part.start < part.end]
+    return [
+        part for part in ((segment, start, at), (segment, at + length, end)) if part[1] < part[2]
+    ]
+
+
+def _are_resident(runs: list[Run]) -> bool:
+    """Ask once for each file if that will do: the answer is mostly that all of it is."""
+    for segment, group in groupby(runs, itemgetter(0)):
+        parts = [(start - segment.base, end - segment.base) for _, start, end in group]
+        first, last = parts[0][0], parts[-1][1]
+        if last - first < _SPAN and segment.file.resident(first, last):
+            continue
+        if not all(segment.file.resident(start, end) for start, end in parts):
+            return False
+    return True

@@ -173,6 +173,9 @@ class Recovery:
             found = self._after_stop(note)
         self.log.cut(found.end)
         self.queues.correct_min(self.log.start)
+        if self.index is not None and self.index.max_log_offset >= found.end:
+            # entries of messages that are lost stay, and find nothing; new ones have to get in
+            self.index.max_log_offset = found.end
         for damage in found.damage:
             self.report(str(damage))
         return found
@@ -196,7 +199,8 @@ class Recovery:
 
     def _after_stop(self, note: CleanStop | None) -> Recovered:
         if note is not None and self._ends_at(note.log_end):
-            if note.totals == self.queues.totals() and note.index_end == self._index_end():
+            index_end = min(self._index_end(), note.log_end)
+            if note.totals == self.queues.totals() and note.index_end == index_end:
                 end = note.log_end
                 return Recovered(start=end, end=end, messages=0, damage=[], rebuilt=False)
             self.report("queues or index are not what they were when the store was closed")

@@ -124,10 +124,11 @@ class IndexHits(Protocol):
 class Index(Protocol):
     """Which messages have a key."""
 
-    @property
-    def max_log_offset(self) -> int:
-        """The log offset of the newest message that is in it; -1 where there is none."""
-        ...
+    max_log_offset: int
+    """The log offset of the newest message that is in it; -1 where there is none.
+
+    Set back after a crash where the log lost messages that the index has.
+    """
 
     @property
     def max_store_ms(self) -> int:

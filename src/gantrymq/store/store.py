@@ -24,33 +24,30 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Final, NamedTuple, NoReturn, Protocol, Self
+from typing import Final, NamedTuple, NoReturn, Self
 
-from gantrymq.errors import CorruptRecord, NotWritable, StoreError, StoreFull
+from gantrymq.errors import NotWritable, StoreError, StoreFull
 from gantrymq.rules.delay import DELAY_LEVELS, DelayLevels
-from gantrymq.store import system
-from gantrymq.store.checkpoint import Checkpoint
 from gantrymq.store.chores import Chores
-from gantrymq.store.commit_log import CommitLog, RecordTooLarge
+from gantrymq.store.commit_log import BLANK_SIZE, RecordTooLarge
 from gantrymq.store.config import StoreConfig
 from gantrymq.store.disk import Disk, RealDisk
-from gantrymq.store.dispatch import Arrived, Dispatcher
+from gantrymq.store.dispatch import Arrived
 from gantrymq.store.flush import Flusher, Waiter
-from gantrymq.store.lock import StoreLock
-from gantrymq.store.queue_table import MakeQueue, QueueTable, Slot
-from gantrymq.store.reading import MAX_PULL_BYTES, Found, Matches, Reader, Status
-from gantrymq.store.recovery import CleanStop, Recovered, Recovery, Report
+from gantrymq.store.lookups import IN_QUEUES, Lookups
+from gantrymq.store.opening import MakeParts, StoreFiles
+from gantrymq.store.parts import RocketParts
+from gantrymq.store.queue_table import Slot
+from gantrymq.store.recovery import Recovered, Report
 from gantrymq.store.retention import Fullness, Limits, Retention
-from gantrymq.store.segment import Segment, Segments
-from gantrymq.store.shapes import Index, Queue
-from gantrymq.wire.flags import TRANSACTION_BITS, Transaction
+from gantrymq.store.segment import Segment
+from gantrymq.wire.flags import TRANSACTION_BITS
 from gantrymq.wire.message_id import offset_id
 from gantrymq.wire.record import StoredMessage
 
 _logger: Final = logging.getLogger("gantrymq.store")
 _BEYOND_BODY: Final = 64 * 1024
 """What a record may have besides a body of the greatest size."""
-_COUNTED: Final = frozenset((Transaction.NONE, Transaction.COMMIT))
 
 
 class Appended(NamedTuple):
@@ -68,17 +65,6 @@ class Appended(NamedTuple):
     """The ids that say where it is stored, joined by commas."""
 
 
-class Queried(NamedTuple):
-    """What a question by key found.
-
-    RocketMQ: QueryMessageResult.
-    """
-
-    pieces: list[memoryview]
-    last_update_ms: int
-    last_update_log_offset: int
-
-
 @dataclass(slots=True, kw_only=True)
 class Closed:
     """What closing a store did."""
@@ -94,21 +80,7 @@ class Closed:
         return done if self.problem is None else f"{done}; not closed properly: {self.problem}"
 
 
-class MakeParts(Protocol):
-    """Makes the parts of a store that keep entries about messages."""
-
-    def queues(
-        self, disk: Disk, directory: Path, config: StoreConfig, store_time: Callable[[int], int]
-    ) -> MakeQueue:
-        """What opens each consume queue under `directory`."""
-        ...
-
-    def index(self, disk: Disk, directory: Path, config: StoreConfig) -> Index | None:
-        """The key index in `directory`, or None where none is kept."""
-        ...
-
-
-class Store:
+class Store(Lookups):
     """The store, open.
 
     RocketMQ: DefaultMessageStore.
@@ -116,64 +88,41 @@ class Store:
 
     def __init__(
         self,
-        directory: Path,
+        files: StoreFiles,
         config: StoreConfig,
-        parts: MakeParts,
         *,
-        disk: Disk,
         clock_ms: Callable[[], int],
         monotonic: Callable[[], float],
         hour: Callable[[], int],
         report: Report,
-        delays: DelayLevels,
     ) -> None:
-        self.directory = directory
+        super().__init__(files, config.read, report)
         self.config = config
         self.limits: dict[str, Limits] = {}
         """How much of which topics is kept, where that is not as much as of others."""
-        self._disk = disk
+        self._queues = files.queues
+        self._dispatcher = files.dispatcher
         self._clock_ms = clock_ms
         self._monotonic = monotonic
         self._report = report
         self._broken: str | None = None
         self._refusal: StoreError | None = None
         self._closed = False
-        disk.make_directory(directory)
-        self._lock = StoreLock(disk, directory)
-        try:
-            self._checkpoint = Checkpoint(disk, directory / "checkpoint")
-            segments = Segments(disk, directory / "commitlog", config.log.segment_size)
-            segments.load()
-            self.log = CommitLog(segments)
-            queues = directory / "consumequeue"
-            make = parts.queues(disk, queues, config, self.log.store_time)
-            self._queues = QueueTable(disk, queues, make)
-            self._queues.load()
-            self._index = parts.index(disk, directory / "index", config)
-            self._dispatcher = Dispatcher(self._queues, self._index, delays)
-            self.recovered: Final[Recovered] = self._recover()
-            self._retention = Retention(
-                self.log, self._queues, disk, directory, config.retention, config.space,
-                clock_ms=clock_ms, hour=hour, report=report,
-            )  # fmt: skip
-        except BaseException:
-            self._lock.release(in_order=False)
-            raise
         self._flusher = Flusher(
-            self.log, interval=config.flush.interval, timeout=config.flush.timeout,
+            files.log, interval=config.flush.interval, timeout=config.flush.timeout,
             failed=self._break, monotonic=monotonic,
         )  # fmt: skip
-        self._reader = Reader(
-            self.log, config.read, memory=system.memory(), trusted_from=self.recovered.start,
-            report=report,
+        self._retention = Retention(
+            files.log, files.queues, files.disk, files.directory, config.retention, config.space,
+            clock_ms=clock_ms, hour=hour, report=report,
         )  # fmt: skip
         self._chores = Chores(self.checkpoint, config.flush.checkpoint_interval)
         self._largest = config.log.max_message_size + _BEYOND_BODY
         self._held: deque[tuple[int, Slot, StoredMessage]] | None = (
             deque() if config.flush.mode == "sync" else None
         )
-        self._dispatched_to = self.log.end
-        self._last_ms = self._checkpoint.log_ms
+        self._dispatched_to = files.log.end
+        self._last_ms = files.checkpoint.log_ms
         self._next_round = monotonic() + config.retention.interval
         self._refuse_if_full()
 
@@ -182,7 +131,7 @@ class Store:
         cls,
         directory: Path,
         config: StoreConfig,
-        parts: MakeParts,
+        parts: MakeParts | None = None,
         *,
         disk: Disk | None = None,
         clock_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
@@ -192,10 +141,17 @@ class Store:
         delays: DelayLevels = DELAY_LEVELS,
     ) -> Self:
         """Open or begin the store in `directory`, and recover it if it has to be."""
-        return cls(
-            directory, config, parts, disk=disk or RealDisk(), clock_ms=clock_ms,
-            monotonic=monotonic, hour=hour, report=report, delays=delays,
+        files = StoreFiles(
+            directory, config, parts or RocketParts(clock_ms), disk=disk or RealDisk(),
+            monotonic=monotonic, report=report, delays=delays,
         )  # fmt: skip
+        try:
+            return cls(
+                files, config, clock_ms=clock_ms, monotonic=monotonic, hour=hour, report=report
+            )
+        except BaseException:
+            files.close(in_order=False)
+            raise
 
     # what happens by itself
 
@@ -225,8 +181,8 @@ class Store:
         self._next_round = self._monotonic() + self.config.retention.interval
         for segment in self._retention.round(self._flusher.flushed_to, self.limits):
             self._chores.do(partial(self._remove, segment))
-            if self._index is not None:
-                self._index.correct_min(self.log.start)
+            if self._files.index is not None:
+                self._files.index.correct_min(self.log.start)
         self._refuse_if_full()
 
     def flush(self) -> None:
@@ -236,18 +192,11 @@ class Store:
 
     def checkpoint(self) -> None:
         """Bring queues and index to the disk, so that a restart need not read what is in them."""
-        end = min(self._flusher.flushed_to, self._dispatched_to)
-        point, last_ms = self._checkpoint, self._last_ms
-        if end == point.confirmed_offset or self._broken is not None:
+        end, newest_ms = min(self._flusher.flushed_to, self._dispatched_to), self._last_ms
+        if end == self._files.checkpoint.confirmed_offset or self._broken is not None:
             return
         try:
-            for slot in self._queues:
-                slot.queue.sync()
-            if self._index is not None:
-                self._index.sync()
-                point.index_ms = self._index.max_store_ms
-            point.confirmed_offset, point.log_ms, point.queues_ms = end, last_ms, last_ms
-            point.save()
+            self._files.save_checkpoint(end, newest_ms)
         except OSError as error:
             if error.errno == errno.ENOSPC:  # nothing is lost: it stays in memory and in the log
                 self._report(f"no room for a checkpoint: {error}")
@@ -259,18 +208,13 @@ class Store:
         if self._closed:
             return Closed(flushed=0, log_end=self.log.end, problem=None)
         self._closed = True
-        self._refusal = NotWritable(f"the store in {self.directory} is closed")
+        self._refusal = NotWritable(f"the store in {self._files.directory} is closed")
         behind = self._flusher.behind
         self._chores.stop()
         self._flusher.stop()
         self.settle()
         problem = self._leave()
-        self._lock.release(in_order=problem is None)
-        self._queues.close()
-        if self._index is not None:
-            self._index.close()
-        self.log.segments.close()
-        self._checkpoint.close()
+        self._files.close(in_order=problem is None)
         flushed = behind - self._flusher.behind
         return Closed(flushed=flushed, log_end=self.log.end, problem=problem)
 
@@ -280,31 +224,35 @@ class Store:
         """Store `message`; its offsets, store time and size are set to what they come to be."""
         if self._refusal is not None:
             self._refuse(self._refusal)
-        key = message.topic, message.queue_id
-        slot = self._queues.slots.get(key) or self._queues.obtain(*key)
+        slot = self._slots.get((message.topic, message.queue_id))
+        if slot is None:
+            slot = self._queues.obtain(message.topic, message.queue_id)
         log = self.log
-        counted = message.sys_flag & TRANSACTION_BITS in _COUNTED
+        counted = message.sys_flag & TRANSACTION_BITS in IN_QUEUES
         message.queue_offset = queue_offset = slot.next_offset if counted else 0
         message.store_ms = self._last_ms = self._clock_ms()
         message.log_offset = log_offset = log.end
         data = message.encode()
         message.size = size = len(data)
-        if not log.fits(size) or size > self._largest:
+        if log_offset + size + BLANK_SIZE > log.limit or size > self._largest:
             self._roll(size)
             message.log_offset = log_offset = log.end
             data = message.encode()
         log.put(data)
+        end = log_offset + size
         if counted:
             slot.next_offset = queue_offset + 1
-        end = log.end
-        if self._held is None:
-            self._dispatch(slot, message, end)
-        else:
+        if self._held is not None:
             self._held.append((end, slot, message))
-        return Appended(
-            log_offset, queue_offset, size, end,
-            offset_id(message.store_ip, message.store_port, log_offset),
-        )  # fmt: skip
+        else:
+            try:
+                self._dispatcher.dispatch(slot, message)
+            except OSError as error:
+                self._break_at_dispatch(error)
+            self._dispatched_to = end
+        place = offset_id(message.store_ip, message.store_port, log_offset)
+        # what `Appended(…)` does, in half the time
+        return tuple.__new__(Appended, (log_offset, queue_offset, size, end, place))
 
     def append_batch(self, messages: Sequence[StoredMessage]) -> Appended:
         """Store messages of one queue side by side, all or none."""
@@ -319,7 +267,7 @@ class Store:
             message.queue_offset = slot.next_offset + number
             message.store_ms = now
         data = _encode(messages, log.end)
-        if not log.fits(len(data)) or len(data) > self._largest:
+        if log.end + len(data) + BLANK_SIZE > log.limit or len(data) > self._largest:
             self._roll(len(data))
             data = _encode(messages, log.end)
         log.put(data)
@@ -350,66 +298,17 @@ class Store:
         """Remove the topic's queues; what the log has of it goes with its files."""
         self._queues.remove_topic(topic)
 
-    # reading
-
-    def read(
-        self,
-        topic: str,
-        queue_id: int,
-        offset: int,
-        *,
-        max_messages: int = 32,
-        max_bytes: int = MAX_PULL_BYTES,
-        matches: Matches | None = None,
-    ) -> Found:
-        """What the queue has from `offset` on; if it is cold, `warm` has to be called next."""
-        slot = self._queues.slots.get((topic, queue_id))
-        if slot is None:  # RocketMQ begins a queue by reading from it, so this is its answer, too
-            return Found(Status.NO_MESSAGE_IN_QUEUE, 0, 0, 0)
-        return self._reader.read(slot.queue, offset, max_messages, max_bytes, matches)
-
-    def warm(self, found: Found) -> Found:
-        """Bring what was found into memory; in any thread, because it takes its time."""
-        return self._reader.warm(found)
-
-    def message_at(self, log_offset: int) -> StoredMessage:
-        """The message at that place of the log; `CorruptRecord` if there is none."""
-        return self.log.message(log_offset)
-
-    def query(
-        self, topic: str, key: str, *, limit: int = 32, begin_ms: int = 0, end_ms: int = 2**63 - 1
-    ) -> Queried:
-        """Messages whose key or unique key has that key's hash, in the order of the log."""
-        if self._index is None:
-            return Queried([], 0, 0)
-        hits = self._index.query(topic, key, limit, begin_ms, end_ms)
-        pieces = []
-        for offset in sorted(hits.log_offsets):
-            try:
-                size = self.log.message(offset).size
-            except CorruptRecord:  # it is gone, or not readable any more
-                continue
-            if (piece := self.log.view(offset, size)) is not None:
-                pieces.append(piece)
-        return Queried(pieces, hits.last_update_ms, hits.last_update_log_offset)
-
-    def queue(self, topic: str, queue_id: int) -> Queue | None:
-        """The queue: its bounds, entries and offsets by time."""
-        slot = self._queues.slots.get((topic, queue_id))
-        return None if slot is None else slot.queue
-
-    def queues(self) -> list[tuple[str, int, Queue]]:
-        """All queues, with topic and queue id."""
-        return [(slot.topic, slot.queue_id, slot.queue) for slot in self._queues]
-
-    def store_time(self, topic: str, queue_id: int, offset: int) -> int:
-        """When the message of that queue offset was stored, in ms; -1 if it is not there."""
-        queue = self.queue(topic, queue_id)
-        if queue is None or not queue.min_offset <= offset < queue.max_offset:
-            return -1
-        return next((self.log.store_time(at) for at, _, _ in queue.entries(offset, 1)), -1)
-
     # how it is
+
+    @property
+    def directory(self) -> Path:
+        """Where it is."""
+        return self._files.directory
+
+    @property
+    def recovered(self) -> Recovered:
+        """What had to be done to open it."""
+        return self._files.recovered
 
     @property
     def log_start(self) -> int:
@@ -441,46 +340,22 @@ class Store:
         """How many appends wait for the disk."""
         return self._flusher.waiting
 
-    @property
-    def damaged(self) -> dict[int, str]:
-        """Damaged records that somebody wanted to read: what is wrong, by log offset."""
-        return dict(self._reader.damaged)
-
     # inside
-
-    def _recover(self) -> Recovered:
-        note_path = self.directory / "clean-stop.json"
-        note = CleanStop.take(self._disk, note_path)
-        found = Recovery(
-            log=self.log, queues=self._queues, index=self._index, dispatcher=self._dispatcher,
-            checkpoint=self._checkpoint, report=self._report, monotonic=self._monotonic,
-        ).run(after_crash=self._lock.after_crash, note=note)  # fmt: skip
-        for segment in self.log.segments.files:
-            if segment.end > found.start:
-                segment.file.sync()
-        self.log.segments.sync_names()
-        for slot in self._queues:
-            slot.queue.sync()
-        if self._index is not None:
-            self._index.sync()
-        point = self._checkpoint
-        point.confirmed_offset = found.end
-        point.log_ms, point.queues_ms = max(point.log_ms, 1), max(point.queues_ms, 1)
-        point.save()
-        self._disk.sync_directory(self.directory)
-        return found
 
     def _dispatch(self, slot: Slot, message: StoredMessage, end: int) -> None:
         try:
             self._dispatcher.dispatch(slot, message)
         except OSError as error:
-            self._break(f"writing queue or index failed: {error}; the next start completes them")
-            assert self._refusal is not None
-            self._refuse(self._refusal)
+            self._break_at_dispatch(error)
         self._dispatched_to = end
 
+    def _break_at_dispatch(self, error: OSError) -> NoReturn:
+        self._break(f"writing queue or index failed: {error}; the next start completes them")
+        assert self._refusal is not None
+        self._refuse(self._refusal)
+
     def _roll(self, size: int) -> None:
-        if size > self._largest or size + 8 > self.config.log.segment_size:
+        if size > self._largest or size + BLANK_SIZE > self.config.log.segment_size:
             raise RecordTooLarge(
                 f"a record of {size} bytes; the most is {self._largest}, within files of"
                 f" {self.config.log.segment_size}"
@@ -511,17 +386,13 @@ class Store:
         self.checkpoint()
         if self._broken is not None:
             return self._broken
-        if self._checkpoint.confirmed_offset != self.log.end:
-            return f"the last checkpoint is at {self._checkpoint.confirmed_offset}"
-        note = CleanStop(
-            log_end=self.log.end,
-            index_end=-1 if self._index is None else self._index.max_log_offset,
-            totals=self._queues.totals(),
-        )
+        confirmed = self._files.checkpoint.confirmed_offset
+        if confirmed != self.log.end:
+            return f"the last checkpoint is at {confirmed} of the log"
         try:
-            note.leave(self._disk, self.directory / "clean-stop.json")
+            self._files.leave_note()
         except OSError as error:
-            return f"writing the note failed: {error}"
+            return f"writing the note for the next start failed: {error}"
         return None
 
 

@@ -96,7 +96,7 @@ def resident(mapped: mmap.mmap, start: int, end: int) -> bool:
     base = ctypes.addressof(ctypes.c_char.from_buffer(mapped))
     if _mincore(base + first, end - first, found) != 0:
         return True
-    return all(state & 1 for state in found)
+    return 0 not in bytes(found)
 
 
 def stretches(descriptor: int, start: int, end: int) -> Iterator[tuple[int, int]]:

@@ -13,6 +13,7 @@ from typing import Any
 from gantrymq.errors import GantryError
 from gantrymq.store.config import (
     FlushConfig,
+    IndexConfig,
     LogConfig,
     QueueConfig,
     ReadConfig,
@@ -21,10 +22,11 @@ from gantrymq.store.config import (
     StoreConfig,
 )
 from gantrymq.store.disk import Disk, File
+from gantrymq.store.opening import MakeParts
+from gantrymq.store.parts import RocketParts
 from gantrymq.store.queue_table import MakeQueue
-from gantrymq.store.queues import QueueOpener
 from gantrymq.store.shapes import Boundary, Entry, Index, Queue
-from gantrymq.store.store import MakeParts, Store
+from gantrymq.store.store import Store
 from gantrymq.testing.faulty_disk import FaultyDisk
 from gantrymq.wire import properties
 from gantrymq.wire.record import StoredMessage
@@ -137,18 +139,6 @@ class PlainQueue:
         self._disk.remove_tree(self._directory)
 
 
-class RealParts:
-    """What a broker has."""
-
-    def queues(
-        self, disk: Disk, directory: Path, config: StoreConfig, store_time: Callable[[int], int]
-    ) -> MakeQueue:
-        return QueueOpener(disk, store_time, file_size=config.queues.file_size)
-
-    def index(self, disk: Disk, directory: Path, config: StoreConfig) -> Index | None:
-        return None
-
-
 class PlainParts:
     def queues(
         self, disk: Disk, directory: Path, config: StoreConfig, store_time: Callable[[int], int]
@@ -234,6 +224,7 @@ def config(
     return StoreConfig(
         log=log or LogConfig(segment_size=segment_size),
         queues=QueueConfig(file_size=20 * 50),
+        index=IndexConfig(slots=10, entries=40),
         flush=FlushConfig(mode="sync" if mode == "sync" else "async"),
         read=read or ReadConfig(),
         retention=retention or RetentionConfig(),
@@ -249,4 +240,4 @@ def message(
     )
 
 
-__all__ = ["ROOT", "Bench", "GantryError", "PlainParts", "config", "message"]
+__all__ = ["ROOT", "Bench", "GantryError", "PlainParts", "RocketParts", "config", "message"]

@@ -1,0 +1,112 @@
+"""What a store can be asked: reads by queue, by place in the log, by key and by time."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from gantrymq.errors import CorruptRecord
+from gantrymq.store import system
+from gantrymq.store.config import ReadConfig
+from gantrymq.store.opening import StoreFiles
+from gantrymq.store.reading import MAX_PULL_BYTES, Found, Matches, Reader, Status
+from gantrymq.store.recovery import Report
+from gantrymq.store.shapes import Queue
+from gantrymq.wire.flags import TRANSACTION_BITS, Transaction
+from gantrymq.wire.record import StoredMessage
+
+IN_QUEUES = (int(Transaction.NONE), int(Transaction.COMMIT))
+"""Messages of these transaction states are in a queue; others are in the log alone."""
+
+
+class Queried(NamedTuple):
+    """What a question by key found.
+
+    RocketMQ: QueryMessageResult.
+    """
+
+    pieces: list[memoryview]
+    last_update_ms: int
+    last_update_log_offset: int
+
+
+class Lookups:
+    """The reading half of a store."""
+
+    def __init__(self, files: StoreFiles, config: ReadConfig, report: Report) -> None:
+        self.log = files.log
+        self._files = files
+        self._slots = files.queues.slots
+        self._reader = Reader(
+            files.log, config, memory=system.memory(), trusted_from=files.recovered.start,
+            report=report,
+        )  # fmt: skip
+
+    def read(
+        self,
+        topic: str,
+        queue_id: int,
+        offset: int,
+        *,
+        max_messages: int = 32,
+        max_bytes: int = MAX_PULL_BYTES,
+        matches: Matches | None = None,
+    ) -> Found:
+        """What the queue has from `offset` on; if it is cold, `warm` has to be called next."""
+        slot = self._slots.get((topic, queue_id))
+        if slot is None:  # RocketMQ begins a queue by reading from it, so this is its answer, too
+            return Found(Status.NO_MESSAGE_IN_QUEUE, 0, 0, 0)
+        return self._reader.read(slot.queue, offset, max_messages, max_bytes, matches)
+
+    def warm(self, found: Found) -> Found:
+        """Bring what was found into memory; in any thread, because it takes its time."""
+        return self._reader.warm(found)
+
+    def message_at(self, log_offset: int) -> StoredMessage:
+        """The message at that place of the log; `CorruptRecord` if there is none."""
+        found = self.log.message(log_offset)
+        queue = self.queue(found.topic, found.queue_id)
+        place = found.queue_offset
+        if queue is not None and queue.min_offset <= place < queue.max_offset:
+            # so that no body can pass for a record, by holding one
+            known = next((at for at, _, _ in queue.entries(place, 1)), log_offset)
+            if known != log_offset and found.sys_flag & TRANSACTION_BITS in IN_QUEUES:
+                raise CorruptRecord(f"log offset {log_offset}: {found!r} is at {known}")
+        return found
+
+    def query(
+        self, topic: str, key: str, *, limit: int = 32, begin_ms: int = 0, end_ms: int = 2**63 - 1
+    ) -> Queried:
+        """Messages whose key or unique key has that key's hash, in the order of the log."""
+        if self._files.index is None:
+            return Queried([], 0, 0)
+        hits = self._files.index.query(topic, key, limit, begin_ms, end_ms)
+        pieces = []
+        for offset in sorted(hits.log_offsets):
+            try:
+                size = self.log.message(offset).size
+            except CorruptRecord:  # it is gone, or not readable any more
+                continue
+            if (piece := self.log.view(offset, size)) is not None:
+                pieces.append(piece)
+        return Queried(pieces, hits.last_update_ms, hits.last_update_log_offset)
+
+    def queue(self, topic: str, queue_id: int) -> Queue | None:
+        """The queue: its bounds, entries and offsets by time."""
+        slot = self._slots.get((topic, queue_id))
+        return None if slot is None else slot.queue
+
+    def queues(self) -> list[tuple[str, int, Queue]]:
+        """All queues, with topic and queue id."""
+        return [(slot.topic, slot.queue_id, slot.queue) for slot in self._files.queues]
+
+    def store_time(self, topic: str, queue_id: int, offset: int) -> int:
+        """When the message of that queue offset was stored, in ms; -1 if it is not there."""
+        queue = self.queue(topic, queue_id)
+        if queue is None or not queue.min_offset <= offset < queue.max_offset:
+            return -1
+        return next((self.log.store_time(at) for at, _, _ in queue.entries(offset, 1)), -1)
+
+    @property
+    def damaged(self) -> dict[int, str]:
+        """Damaged records that somebody wanted to read: what is wrong, by log offset."""
+        return dict(self._reader.damaged)
