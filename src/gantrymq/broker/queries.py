@@ -1,4 +1,4 @@
-"""Looking messages up: by a key or unique key, or by their place in the log.
+"""Looking messages up: by a key or unique key, by their place in the log, or in their queue.
 
 The index knows keys by their hash, so what is found may have another key; whoever asked looks at
 the keys once more, as RocketMQ's clients do.
@@ -8,6 +8,7 @@ RocketMQ: QueryMessageProcessor.
 
 from __future__ import annotations
 
+from itertools import islice
 from typing import TYPE_CHECKING, Final
 
 from gantrymq.errors import BrokerFailure, CorruptRecord, NotFound
@@ -17,6 +18,8 @@ from gantrymq.protocol.pulling import (
     ViewMessage,
     ViewMessageReply,
 )
+from gantrymq.protocol.statistics import QueryConsumeQueue, QueueEntries, QueueEntry
+from gantrymq.rules.filtering import TagFilter, parse_tags
 
 if TYPE_CHECKING:
     from gantrymq.broker.state import Broker
@@ -27,6 +30,7 @@ UNIQUE_MOST: Final = 32
 """Messages looked for by a unique key. RocketMQ: defaultQueryMaxNum."""
 _MOST: Final = 64
 """Messages of one answer. RocketMQ: maxMsgsNumBatch."""
+_MOST_ENTRIES: Final = 1_000
 _MOST_BYTES: Final = 8 * 1024 * 1024
 _LAST: Final = 2**63 - 1
 
@@ -58,6 +62,36 @@ def query_messages(request: QueryMessages, broker: Broker, _peer: Peer) -> Query
 def view_message(request: ViewMessage, broker: Broker, _peer: Peer) -> ViewMessageReply:
     """The message at a place of the log."""
     return ViewMessageReply(body=record_at(broker.store, request.log_offset))
+
+
+def query_consume_queue(request: QueryConsumeQueue, broker: Broker, _peer: Peer) -> QueueEntries:
+    """Entries of a queue, and whether a group would be given them."""
+    topic, queue_id = request.topic or "", request.queue_id
+    queue = broker.store.queue(topic, queue_id)
+    if queue is None:
+        raise BrokerFailure.because(f"{queue_id}@{topic} is not exist!")
+    reply = QueueEntries(min_index=queue.min_offset, max_index=queue.max_offset)
+    wanted: TagFilter | None = None
+    if request.group is not None:
+        reply.subscription = broker.consumers.subscription(request.group, topic)
+        if reply.subscription is None:
+            reply.filter_data = f"{request.group}@{topic} is not online!"
+        else:
+            wanted = parse_tags(reply.subscription.expression)
+    if not queue.min_offset <= request.index < queue.max_offset:
+        reply.remark = f"Index {request.index} of {queue_id}@{topic} is not exist!"
+        return reply
+    count = min(max(0, request.count), _MOST_ENTRIES, queue.max_offset - request.index)
+    reply.entries = [
+        QueueEntry(
+            log_offset=at,
+            size=size,
+            tags_code=code,
+            matches=wanted is not None and wanted.matches_code(code),
+        )
+        for at, size, code in islice(queue.entries(request.index, count), count)
+    ]
+    return reply
 
 
 def record_at(store: Store, log_offset: int) -> bytes:

@@ -69,6 +69,7 @@ from gantrymq.protocol.statistics import (
     GetTimeSpans,
     GetTopicsOfGroup,
     GetTopicStats,
+    QueryConsumeQueue,
 )
 from gantrymq.protocol.topics import (
     CleanUnusedTopics,
@@ -89,6 +90,7 @@ HANDLERS: Final = table(
     SendBack.answered_by(retries.send_back),
     QueryMessages.answered_by(queries.query_messages),
     ViewMessage.answered_by(queries.view_message),
+    QueryConsumeQueue.answered_by(queries.query_consume_queue),
     # clients
     Heartbeat.answered_by(clients.heartbeat),
     UnregisterClient.answered_by(clients.unregister_client),

@@ -6,9 +6,11 @@ from typing import Any
 from gantrymq.broker import queries
 from gantrymq.broker.queries import UNIQUE_MOST
 from gantrymq.protocol.pulling import QueryMessages, ViewMessage
+from gantrymq.protocol.statistics import QueryConsumeQueue
 from gantrymq.store.store import Queried
 from gantrymq.wire import record
 from gantrymq.wire.record import StoredMessage
+from tests.unit.broker.people import Client, beat, wants
 from tests.unit.broker.rig import START_MS, on_loop, refusal
 
 
@@ -86,3 +88,38 @@ def test_a_message_is_seen_at_its_place(rig):
             1,
             f"can not find message by the offset, {offset}",
         )
+
+
+def entries(rig, **how):
+    asked = {"topic": "orders", "queue_id": 0, "index": 0, "count": 2} | how
+    return queries.query_consume_queue(QueryConsumeQueue(**asked), rig.broker, rig.caller)
+
+
+@on_loop
+def test_a_queue_is_looked_into(rig):
+    for tag in ("red", "blue", "red"):
+        rig.send(properties=f"TAGS\x01{tag}\x02")
+    first, second, _ = rig.stored()
+    seen = entries(rig)
+    assert (seen.min_index, seen.max_index, seen.filter_data) == (0, 3, None)
+    assert [(one.log_offset, one.size) for one in seen.entries] == [
+        (first.log_offset, first.size),
+        (second.log_offset, second.size),
+    ]
+    assert not any(one.matches for one in seen.entries)
+    assert len(entries(rig, index=1, count=100).entries) == 2
+    assert entries(rig, count=-1).entries == []
+    beyond = entries(rig, index=3)
+    assert (beyond.entries, beyond.remark) == ([], "Index 3 of 0@orders is not exist!")
+    assert refusal(lambda: entries(rig, queue_id=9)) == (1, "9@orders is not exist!")
+
+
+@on_loop
+def test_a_queue_is_looked_into_as_a_group_sees_it(rig):
+    for tag in ("red", "blue", "red"):
+        rig.send(properties=f"TAGS\x01{tag}\x02")
+    assert entries(rig, group="billing").filter_data == "billing@orders is not online!"
+    beat(rig, Client(), consumes={"billing": wants("orders", expression="red || green")})
+    seen = entries(rig, group="billing", count=3)
+    assert [one.matches for one in seen.entries] == [True, False, True]
+    assert seen.subscription.expression == "red || green"
