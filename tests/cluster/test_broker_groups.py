@@ -136,7 +136,8 @@ def test_offsets_and_groups_outlive_the_broker(anywhere, store):
 
 def test_offsets_are_on_disk_some_seconds_after_they_came(memory, store):
     async def main() -> None:
-        first = make(memory, store, disk=FaultyDisk())
+        disk = FaultyDisk()
+        first = make(memory, store, disk=disk)
         await first.start()
         async with client(memory, first) as ask:
             await ask.send()
@@ -144,7 +145,7 @@ def test_offsets_are_on_disk_some_seconds_after_they_came(memory, store):
             await ask(UpdateConsumerOffset(group="billing", topic="orders", queue_id=0, offset=1))
             await asyncio.sleep(5.1)
             await first.broker.keeper.kept("consumerOffset.json")
-            again = make(memory, store, disk=FaultyDisk())  # as after a crash: nothing was closed
+            again = make(memory, store, disk=disk.after_kill())
             await again.start()
             assert again.broker.offsets.query("billing", "orders", 0) == 1
             await again.close(grace=0)
@@ -230,7 +231,6 @@ def test_delayed_messages_outlive_the_broker_and_come_once(memory, store, how):
         if how == "killed":
             left = disk.after_kill()
             await first.close(grace=0)
-            (store / "config" / "delayOffset.json").unlink()
         else:
             await first.close()
             left = disk

@@ -40,7 +40,6 @@ from gantrymq.broker.config import BrokerConfig
 from gantrymq.broker.configs import FILE as CHANGES
 from gantrymq.broker.configs import with_changes
 from gantrymq.broker.flow_control import INTERVAL
-from gantrymq.broker.interim import Parts, PlainFiles
 from gantrymq.broker.state import Chore, assemble
 from gantrymq.broker.table import HANDLERS, WITHOUT_WAITING
 from gantrymq.net import aio
@@ -50,7 +49,8 @@ from gantrymq.net.network import Network
 from gantrymq.net.peer import Peer
 from gantrymq.net.tls_properties import TlsSettings, read_tls
 from gantrymq.rules.delay import DelayLevels
-from gantrymq.store.disk import Disk
+from gantrymq.store.disk import Disk, RealDisk
+from gantrymq.store.json_files import JsonFiles
 from gantrymq.store.store import Closed, Store
 from gantrymq.wire.javahash import java_hash
 from gantrymq.wire.message_id import UniqueIds
@@ -92,7 +92,7 @@ class BrokerServer:
         """Return when connections are taken and the broker is registered."""
         self._loop = asyncio.get_running_loop()
         self._pool = aio.Pool(network=self._network)
-        self._files = PlainFiles(self.config.directory / "config")
+        self._files = JsonFiles(self._disk or RealDisk(), self.config.directory / "config")
         self.config = with_changes(self.config, self._files.load(CHANGES))
         # the store looks through its files before it is there, and others may go on meanwhile
         self._store = await asyncio.to_thread(
@@ -100,7 +100,6 @@ class BrokerServer:
                 Store.open,
                 self.config.directory,
                 self.config.store,
-                Parts(),
                 disk=self._disk,
                 clock_ms=self._clock_ms,
                 delays=DelayLevels.parse(self.config.delays.levels),

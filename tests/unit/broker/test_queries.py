@@ -7,7 +7,7 @@ from gantrymq.broker import queries
 from gantrymq.broker.queries import UNIQUE_MOST
 from gantrymq.protocol.pulling import QueryMessages, ViewMessage
 from gantrymq.protocol.statistics import QueryConsumeQueue
-from gantrymq.store.store import Queried
+from gantrymq.store.lookups import Queried
 from gantrymq.wire import record
 from gantrymq.wire.record import StoredMessage
 from tests.unit.broker.people import Client, beat, wants
