@@ -49,6 +49,10 @@ if TYPE_CHECKING:
     from gantrymq.net.peer import Peer
 
 
+_FILLED: Final = 2
+"""So many full buffers are read in a row before others have their turn."""
+
+
 @dataclass(slots=True, kw_only=True)
 class Traffic:
     """What went over a connection, or over all connections of a server."""
@@ -122,6 +126,8 @@ class Link(asyncio.BufferedProtocol):
         )
         self._traffic = Traffic()
         self._kept: Iterator[Command] | None = None
+        self._offered = 0
+        self._filled = 0
 
     # --- what it is -----------------------------------------------------------------------------
 
@@ -186,12 +192,27 @@ class Link(asyncio.BufferedProtocol):
 
     def get_buffer(self, sizehint: int) -> memoryview:
         """Room for the transport to read into."""
-        return self._connection.get_buffer(sizehint)
+        room = self._connection.get_buffer(sizehint)
+        self._offered = len(room)
+        return room
 
     def buffer_updated(self, nbytes: int) -> None:
         """That many bytes came in."""
         self._traffic.bytes_in += nbytes
         self._take(self._connection.received(nbytes))
+        if nbytes < self._offered:
+            self._filled = 0
+        else:
+            self._filled += 1
+            if self._filled >= _FILLED:
+                self._let_others()
+
+    def _let_others(self) -> None:
+        """Read on in the next turn: uvloop reads again at once for as long as buffers get full."""
+        self._filled = 0
+        if self._kept is None and self.ending is None:
+            self._transport.pause_reading()
+            self._loop.call_soon(self._resume_reading)
 
     def _take(self, commands: Iterator[Command]) -> None:
         """Handle the commands that have arrived."""

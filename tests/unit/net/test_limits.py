@@ -5,6 +5,7 @@ import logging
 import random
 import tracemalloc
 from collections.abc import Callable, Coroutine
+from itertools import pairwise
 
 import pytest
 
@@ -342,3 +343,27 @@ def test_closing_does_not_wait_for_ever_for_a_peer_that_does_not_read(memory: Wo
             return seconds
 
     assert memory.run(main()) == pytest.approx(5, abs=0.1)
+
+
+# --- fairness -----------------------------------------------------------------------------------
+
+
+def test_a_flood_of_one_peer_leaves_others_their_turn(anywhere: World) -> None:
+    """uvloop reads on within one turn for as long as a read fills its buffer: up to 8 MiB."""
+    flood = b"".join(frame(Echo(body=bytes(1000)), n) for n in range(8000))
+
+    async def scene(owner: Parrot, server: Server, wire: Wire) -> None:
+        loop = asyncio.get_running_loop()
+        heard: list[int] = []
+
+        def turn() -> None:
+            heard.append(len(owner.heard))
+            if heard[-1] < 8000:
+                loop.call_soon(turn)
+
+        wire.transport.write(flood)
+        turn()
+        await until(lambda: len(owner.heard) == 8000)
+        assert max(after - before for before, after in pairwise(heard)) < 1500
+
+    play(anywhere, scene)
