@@ -94,12 +94,14 @@ class Recovered:
 class Walk:
     """The whole records of the log from `at` on. Afterwards `at` is where there is no further one.
 
-    What is damaged before `sure` is skipped, and noted; anything damaged after it is the end.
+    Up to `sure` the log was on the disk, with a record's end there: what is damaged before it is
+    skipped, and noted. Anything damaged after it is the end. If nobody knows how far the log was on
+    the disk, `sure` is None, and damage is skipped if a whole record follows somewhere.
     """
 
     log: CommitLog
     at: int
-    sure: int
+    sure: int | None
     damage: list[Damage] = field(default_factory=list)
     torn: str | None = None
     """What is wrong with the record at the end, if there are the beginnings of one."""
@@ -122,13 +124,18 @@ class Walk:
         if self.log.blank_at(self.at):
             following = self.log.next_file(self.at)
             return None if self.log.segments.find(following) is None else following
-        if self.at >= self.sure:
+        found = next_whole(self.log, self.at + 1) if self.is_sure(self.at) else None
+        if self.sure is not None and self.at < self.sure and (found is None or found > self.sure):
+            found = self.sure
+        if found is None:
             self.torn = None if _nothing_at(self.log, self.at) else why
-            return None
-        found = next_whole(self.log, self.at + 1)
-        if found is not None:
+        else:
             self.damage.append(Damage(start=self.at, end=found, reason=why))
         return found
+
+    def is_sure(self, offset: int) -> bool:
+        """Whether what is there now should be what was written."""
+        return self.sure is None or offset < self.sure
 
 
 def next_whole(log: CommitLog, start: int) -> int | None:
@@ -210,14 +217,15 @@ class Recovery:
             start = self.log.start
         return self._read_from(start, max(start, self.checkpoint.confirmed_offset))
 
-    def _after_crash(self) -> tuple[int, int]:
+    def _after_crash(self) -> tuple[int, int | None]:
         """Where to begin, and up to where everything is known to be on the disk."""
         for slot in self.queues:
             slot.queue.recover()
-        start = sure = self.checkpoint.confirmed_offset
+        start = self.checkpoint.confirmed_offset
+        sure: int | None = start
         usable = self.checkpoint.log_ms > 0 and self.log.start <= start <= self.log.end
         if not (usable and self._is_boundary(start)):
-            start, sure = self._by_time(), self.log.end
+            start, sure = self._by_time(), None
         if self.queues.max_log_offset < 0:
             start = self.log.start
         return max(min(start, self._index_from(start)), self.log.start), sure
@@ -230,7 +238,7 @@ class Recovery:
             again = self.log.start
         return start if again is None else again
 
-    def _read_from(self, start: int, sure: int) -> Recovered:
+    def _read_from(self, start: int, sure: int | None) -> Recovered:
         if start == self.log.start:
             return self._read(start, sure)
         doubtful = [slot for slot in self.queues if slot.queue.damaged]
@@ -248,13 +256,13 @@ class Recovery:
             return self._read_all(sure)
         return found
 
-    def _read_all(self, sure: int) -> Recovered:
+    def _read_all(self, sure: int | None) -> Recovered:
         self.report("reading the whole log to complete queues and index")
         found = self._read(self.log.start, sure)
         found.rebuilt = True
         return found
 
-    def _read(self, start: int, sure: int, *, partly: bool = False) -> Recovered:
+    def _read(self, start: int, sure: int | None, *, partly: bool = False) -> Recovered:
         self.queues.truncate(start)
         walk, count = Walk(self.log, start, sure), 0
         progress = _Progress(self.report, self.monotonic, start, self.log.end)
@@ -262,7 +270,7 @@ class Recovery:
             try:
                 self._again(message, walk, partly)
             except CorruptRecord as error:
-                if walk.at >= sure:
+                if not walk.is_sure(walk.at):
                     walk.torn = str(error)
                     break
                 end = walk.at + message.size
@@ -281,7 +289,7 @@ class Recovery:
     def _again(self, message: StoredMessage, walk: Walk, partly: bool) -> None:
         if partly:
             self.dispatcher.again(message, "refused")
-        elif walk.at < walk.sure or walk.damage:
+        elif walk.is_sure(walk.at) or walk.damage:
             self.dispatcher.again(message, "filled")
         else:
             try:

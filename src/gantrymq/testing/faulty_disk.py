@@ -247,6 +247,11 @@ class FaultyDisk:
         inode.data[at] ^= bits
         inode.kept[at] ^= bits
 
+    def wipe(self, path: Path, at: int) -> None:
+        """Turn a file into zeros from byte `at` on, for good."""
+        inode = self._inode(path)
+        inode.data[at:] = inode.kept[at:] = bytes(len(inode.data) - at)
+
     def after_kill(self) -> FaultyDisk:
         """What the next process finds: all that was written."""
         left = FaultyDisk(capacity=self.capacity)
