@@ -38,8 +38,8 @@ from gantrymq.wire.record import StoredMessage
 if TYPE_CHECKING:
     from gantrymq.store.store import Appended, Store
 
-_DELAY: Final = b"DELAY\x01"
-_TIMER: Final = b"TIMER_DE"
+_DELAYED: Final = b"DEL"
+"""In the name of every property that delays a message, and of few others."""
 _TIMERS: Final = (
     properties.TIMER_DELAY_MS,
     properties.TIMER_DELAY_SECONDS,
@@ -63,13 +63,8 @@ class Storing:
     def put(self, message: StoredMessage) -> Appended:
         """Store `message`, in the topic where it waits if it names a delay; or refuse it."""
         raw = message.property_bytes
-        if _DELAY in raw:
-            self._delays.redirect(message)
-            raw = message.property_bytes
-        if _TIMER in raw and any(properties.find(raw, name) for name in _TIMERS):
-            raise BrokerFailure.because(
-                "accurate timer message is not enabled: this broker has delay levels only"
-            )
+        if _DELAYED in raw:
+            self._delay(message)
         try:
             appended = self._append(message)
         except (RecordTooLarge, LocalProtocolError) as error:
@@ -79,6 +74,15 @@ class Storing:
             raise ServiceUnavailable.because(f"service not available now. {error}") from error
         self._counts.stored(message.topic, message.queue_id, 1, appended.size)
         return appended
+
+    def _delay(self, message: StoredMessage) -> None:
+        """Have the message wait if it names a delay; these are delay levels only."""
+        self._delays.redirect(message)
+        raw = message.property_bytes
+        if any(properties.find(raw, name) for name in _TIMERS):
+            raise BrokerFailure.because(
+                "accurate timer message is not enabled: this broker has delay levels only"
+            )
 
     def put_batch(self, messages: Sequence[StoredMessage]) -> Appended:
         """Store messages of one queue side by side, or refuse them all."""
