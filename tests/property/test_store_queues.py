@@ -5,13 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 from random import Random
 
-from hypothesis import settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from gantrymq.store.key_index import MAX_HITS, KeyIndex
 from gantrymq.store.queues import QueueOpener
-from gantrymq.store.shapes import Entry
+from gantrymq.store.shapes import Boundary, Entry
 from gantrymq.testing.faulty_disk import FaultyDisk
 from gantrymq.wire.javahash import java_hash
 
@@ -241,6 +241,53 @@ class IndexLikeADictionary(RuleBasedStateMachine):
             assert hits == known[: len(hits)]
             if len(hits) < MAX_HITS:
                 assert all(log_offset < self.log_start for log_offset in known[len(hits) :])
+
+
+@given(
+    times=st.lists(st.integers(0, 50), min_size=1, max_size=80),
+    holes=st.sets(st.integers(0, 79)),
+    unreadable=st.sets(st.integers(0, 79)),
+    first=st.integers(0, 90),
+    per_file=st.integers(1, 20),
+    asked=st.integers(-1, 51),
+)
+def test_offsets_by_time_are_those_of_going_through_all(
+    times: list[int],
+    holes: set[int],
+    unreadable: set[int],
+    first: int,
+    per_file: int,
+    asked: int,
+) -> None:
+    times.sort()
+    known = {at: time for at, time in enumerate(times) if at not in holes | unreadable}
+    queue = QueueOpener(
+        FaultyDisk(), lambda log_offset: known.get(log_offset // 10, -1), file_size=20 * per_file
+    )(QUEUE)
+    for at in range(len(times)):
+        if at not in holes:
+            queue.append(at * 10, 10, 0, at)
+    queue.sync()
+    queue.correct_min(first * 10)
+    low, end = queue.min_offset, queue.max_offset
+    known = {at: time for at, time in known.items() if low <= at < end}
+    later = [at for at, time in known.items() if time >= asked]
+    earlier = [at for at, time in known.items() if time <= asked]
+    assert queue.offset_at(asked, "lower") == min(later, default=end)
+    assert queue.offset_at(asked, "upper") == max(earlier, default=low)
+
+
+@given(
+    times=st.lists(st.integers(0, 50), min_size=1, max_size=80), asked=st.integers(-1, 51),
+    boundary=st.sampled_from(("lower", "upper")),
+)  # fmt: skip
+def test_offsets_by_a_clock_that_jumps_are_at_least_within_the_queue(
+    times: list[int], asked: int, boundary: Boundary
+) -> None:
+    queue = QueueOpener(FaultyDisk(), lambda at: times[at // 10], file_size=200)(QUEUE)
+    for at in range(len(times)):
+        queue.append(at * 10, 10, 0, at)
+    assert 0 <= queue.offset_at(asked, boundary) <= len(times)
 
 
 few = settings(max_examples=60, stateful_step_count=25)
