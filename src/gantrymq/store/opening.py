@@ -5,7 +5,8 @@
         commitlog/<offset>            every message
         consumequeue/<topic>/<id>/…   where the messages of each queue are
         index/<time>                  which messages have a key
-        clean-stop.json               after a clean stop: what to expect at the next start (ours)
+        clean-stop.json               ours: after a clean stop, what to expect at the next start
+        queues.json                   ours: which queues there are, so that lost ones are missed
         config/                       not the store's business
 ```
 """
@@ -16,11 +17,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final, Protocol
 
+import orjson
+
 from gantrymq.rules.delay import DelayLevels
 from gantrymq.store.checkpoint import Checkpoint
 from gantrymq.store.commit_log import CommitLog
 from gantrymq.store.config import StoreConfig
-from gantrymq.store.disk import Disk
+from gantrymq.store.disk import Disk, replace_whole
 from gantrymq.store.dispatch import Dispatcher
 from gantrymq.store.lock import StoreLock
 from gantrymq.store.queue_table import MakeQueue, QueueTable
@@ -29,6 +32,7 @@ from gantrymq.store.segment import Segments
 from gantrymq.store.shapes import Index
 
 _NOTE: Final = "clean-stop.json"
+_QUEUES: Final = "queues.json"
 
 
 class MakeParts(Protocol):
@@ -61,6 +65,7 @@ class StoreFiles:
     ) -> None:
         self.directory = directory
         self.disk = disk
+        self._noted = -1
         disk.make_directory(directory)
         self._lock = StoreLock(disk, directory)
         try:
@@ -84,8 +89,12 @@ class StoreFiles:
 
         Every message up to `end` has to be in the log, on the disk, and in its queue.
         """
+        changes = self.queues.changes
         for slot in self.queues:
             slot.queue.sync()
+        if self._noted != changes:
+            replace_whole(self.disk, self.directory / _QUEUES, orjson.dumps(self.queues.names()))
+            self._noted = changes
         point = self.checkpoint
         if self.index is not None:
             self.index.sync()
@@ -117,7 +126,7 @@ class StoreFiles:
         note = CleanStop.take(self.disk, self.directory / _NOTE)
         found = Recovery(
             log=self.log, queues=self.queues, index=self.index, dispatcher=self.dispatcher,
-            checkpoint=self.checkpoint, report=report, monotonic=monotonic,
+            checkpoint=self.checkpoint, report=report, known=self._known(), monotonic=monotonic,
         ).run(after_crash=self._lock.after_crash, note=note)  # fmt: skip
         for segment in self.log.segments.files:
             if segment.end > found.start:
@@ -126,3 +135,10 @@ class StoreFiles:
         self.save_checkpoint(found.end, max(self.checkpoint.log_ms, 1))
         self.disk.sync_directory(self.directory)
         return found
+
+    def _known(self) -> dict[str, list[int]]:
+        try:
+            found = orjson.loads(self.disk.read(self.directory / _QUEUES))
+            return {str(topic): [int(queue_id) for queue_id in ids] for topic, ids in found.items()}
+        except (FileNotFoundError, ValueError, AttributeError, TypeError):
+            return {}

@@ -41,13 +41,15 @@ class QueueTable:
     RocketMQ: ConsumeQueueStore.
     """
 
-    __slots__ = ("_directory", "_disk", "_make", "slots")
+    __slots__ = ("_directory", "_disk", "_make", "changes", "slots")
 
     def __init__(self, disk: Disk, directory: Path, make: MakeQueue) -> None:
         self._disk = disk
         self._directory = directory
         self._make = make
         self.slots: dict[tuple[str, int], Slot] = {}
+        self.changes = 0
+        """How often a queue came or went."""
 
     def load(self) -> None:
         """Open what the directory holds; what does not look like a queue is passed over."""
@@ -62,6 +64,7 @@ class QueueTable:
 
     def remove_topic(self, topic: str) -> None:
         """Remove the topic's queues, with their files."""
+        self.changes += 1
         for slot in [slot for slot in self if slot.topic == topic]:
             del self.slots[topic, slot.queue_id]
             slot.queue.destroy()
@@ -91,6 +94,14 @@ class QueueTable:
             found.setdefault(slot.topic, {})[str(slot.queue_id)] = slot.queue.max_offset
         return found
 
+    def names(self) -> dict[str, list[int]]:
+        """The ids of all queues that have or had a message, by topic."""
+        found: dict[str, list[int]] = {}
+        for slot in self:
+            if slot.queue.max_offset:
+                found.setdefault(slot.topic, []).append(slot.queue_id)
+        return found
+
     def close(self) -> None:
         """Close all queues."""
         for slot in self:
@@ -110,6 +121,7 @@ class QueueTable:
             raise StoreError(f"{topic!r:.200}[{queue_id}] cannot be a directory's name")
         slot = Slot(topic, queue_id, self._make(self._directory / topic / str(queue_id)))
         self.slots[topic, queue_id] = slot
+        self.changes += 1
         return slot
 
 

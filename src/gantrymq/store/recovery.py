@@ -18,7 +18,7 @@ skipped: the next whole record is looked for by its magic number and its own pla
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, Self, TypeAlias
@@ -168,6 +168,8 @@ class Recovery:
     dispatcher: Dispatcher
     checkpoint: Checkpoint
     report: Report
+    known: Mapping[str, Sequence[int]] = field(default_factory=dict)
+    """The queues there were at the last checkpoint, by topic."""
     monotonic: Callable[[], float] = time.monotonic
 
     def run(self, *, after_crash: bool, note: CleanStop | None) -> Recovered:
@@ -175,7 +177,8 @@ class Recovery:
         if not self.log.segments.files:
             found = self._begin(after_crash)
         elif after_crash:
-            found = self._read_from(*self._after_crash())
+            start, sure = self._after_crash()
+            found = self._read_all(sure) if self._lacks_queues() else self._read_from(start, sure)
         else:
             found = self._after_stop(note)
         self.log.cut(found.end)
@@ -229,6 +232,18 @@ class Recovery:
         if self.queues.max_log_offset < 0:
             start = self.log.start
         return max(min(start, self._index_from(start)), self.log.start), sure
+
+    def _lacks_queues(self) -> bool:
+        there = self.queues.slots.keys()
+        lost = [
+            f"{topic}[{queue_id}]"
+            for topic, ids in self.known.items()
+            for queue_id in ids
+            if (topic, queue_id) not in there
+        ]
+        if lost:
+            self.report(f"consume queues were lost: {', '.join(lost[:3])}; {len(lost)} in all")
+        return bool(lost)
 
     def _index_from(self, start: int) -> int:
         if self.index is None:
@@ -363,8 +378,9 @@ class _Progress:
 
 
 def _nothing_at(log: CommitLog, offset: int) -> bool:
-    head = log.view(offset, BLANK_SIZE)
-    return head is not None and not any(head)
+    segment = log.segments.find(offset)
+    at = offset - segment.base if segment else 0
+    return segment is None or not any(segment.view[at : at + BLANK_SIZE])
 
 
 def _places_of_magic(part: bytes) -> list[int]:

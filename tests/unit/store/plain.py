@@ -165,6 +165,7 @@ class Bench:
         self.parts = parts
         self.now_ms = 1_000_000
         self.monotonic = 0.0
+        self.read_monotonic: Callable[[], float] = lambda: self.monotonic
         self.hour = 12
         self.said: list[str] = []
         self.config = config(**groups)
@@ -177,7 +178,7 @@ class Bench:
             self.parts,
             disk=self.disk,
             clock_ms=lambda: self.now_ms,
-            monotonic=lambda: self.monotonic,
+            monotonic=self.read_monotonic,
             hour=lambda: self.hour,
             report=self.said.append,
         )
