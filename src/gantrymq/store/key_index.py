@@ -58,8 +58,9 @@ _pack_entry: Final = _ENTRY.pack
 _unpack_entry: Final = _ENTRY.unpack_from
 _HOLD_BACK: Final = 400 * _ENTRY_SIZE
 _INT_MASK: Final = 0xFFFF_FFFF
-_HEAD_CUT: Final = 8
-"""Unique keys of one client differ in their last characters: a time and a counter."""
+_COUNTER: Final = 4
+"""Unique keys of one client that are made in the same millisecond differ in their last characters,
+and those of the next milliseconds in as many before."""
 _MOST_HEADS: Final = 4096
 _NAME: Final = "%Y%m%d%H%M%S"
 _NAME_LENGTH: Final = 17
@@ -81,13 +82,14 @@ class IndexFile:
     """One file of the index."""
 
     __slots__ = (
-        "_entries_at", "_failed", "_lock", "_pending", "_slots", "_synced", "_tail", "begin_log",
-        "begin_ms", "count", "end_log", "end_ms", "entries", "file", "path", "used_slots",
+        "_entries_at", "_failed", "_lock", "_pending", "_slots", "_synced", "_tail", "_view",
+        "begin_log", "begin_ms", "count", "end_log", "end_ms", "entries", "file", "path", "used_slots",
     )  # fmt: skip
 
     def __init__(self, path: Path, file: File, slots: int, entries: int) -> None:
         self.path = path
         self.file = file
+        self._view = file.view
         self.entries = entries
         self._slots = slots
         self.begin_ms: int
@@ -139,7 +141,7 @@ class IndexFile:
         """Add an entry; the file must not be full."""
         slot = _HEADER_SIZE + key_hash % self._slots * _SLOT_SIZE
         count = self.count
-        older = _unpack_slot(self.file.view, slot)[0]
+        older = _unpack_slot(self._view, slot)[0]
         if not 0 < older < count:
             older = 0
         self.file.write(slot, _pack_slot(count))
@@ -163,7 +165,7 @@ class IndexFile:
 
     def find(self, key_hash: int, begin_ms: int, end_ms: int, limit: int, found: list[int]) -> None:
         """Add to `found` the log offsets of that hash within these times, newest first."""
-        at = _unpack_slot(self.file.view, _HEADER_SIZE + key_hash % self._slots * _SLOT_SIZE)[0]
+        at = _unpack_slot(self._view, _HEADER_SIZE + key_hash % self._slots * _SLOT_SIZE)[0]
         while 0 < at < self.count and len(found) < limit:
             entry_hash, log_offset, seconds, older = self._entry(at)
             store_ms = self.begin_ms + seconds * 1000
@@ -195,7 +197,7 @@ class IndexFile:
             count = first + len(new) // _ENTRY_SIZE
             self.file.write(self._place(first), new)
             self._sync_file()
-            end_log = _unpack_entry(self.file.view, self._place(count - 1))[1]
+            end_log = _unpack_entry(self._view, self._place(count - 1))[1]
             header = self.begin_ms, end_ms, self.begin_log, end_log, used_slots, count
             self.file.write(0, _HEADER.pack(*header))
             self._sync_file()
@@ -204,13 +206,13 @@ class IndexFile:
     def mend(self) -> None:
         """Let slots that point past the end point to the newest entry that counts."""
         first_entry = self._place(1)
-        slots = array("i", bytes(self.file.view[_HEADER_SIZE : self._entries_at]))
+        slots = array("i", bytes(self._view[_HEADER_SIZE : self._entries_at]))
         if sys.byteorder == "little":
             slots.byteswap()
         count = self.count
         lost = {slot: 0 for slot, at in enumerate(slots) if at >= count or at < 0}
         if lost:
-            entries = _ENTRY.iter_unpack(self.file.view[first_entry : self._place(count)])
+            entries = _ENTRY.iter_unpack(self._view[first_entry : self._place(count)])
             number = self._slots
             for at, entry in enumerate(entries, 1):
                 slot = entry[0] % number
@@ -230,7 +232,7 @@ class IndexFile:
         first, tail = self._pending
         if at >= first:
             return _unpack_entry(tail, (at - first) * _ENTRY_SIZE)
-        return _unpack_entry(self.file.view, self._place(at))
+        return _unpack_entry(self._view, self._place(at))
 
     def _place(self, at: int) -> int:
         return self._entries_at + at * _ENTRY_SIZE
@@ -419,8 +421,10 @@ class KeyIndex:
     def _last(self) -> IndexFile:
         """The file that takes the next entry."""
         files = self._files
-        if files and not files[-1].is_full:
-            return files[-1]
+        if files:
+            last = files[-1]
+            if last.count < last.entries:
+                return last
         self._disk.make_directory(self._directory)
         path = self._directory / self._next_name()
         raw = self._disk.create(path, self._file_size)
@@ -442,7 +446,7 @@ class KeyIndex:
 
 
 class KeyHashes:
-    """The hashes of keys; those of what keys begin with are remembered.
+    """The hashes of keys; those of what many keys begin with are remembered.
 
     A unique key has 32 characters, and most of them are the same for all messages of a client.
     """
@@ -456,21 +460,30 @@ class KeyHashes:
         """Java's hash of `topic#key` without the sign."""
         text = f"{topic}#{key}"
         if text.isascii():
-            head = text[:-_HEAD_CUT]
+            head = text[:-_COUNTER]
             value = self._heads.get(head)
             if value is None:
-                value = self._remember(head)
-            for unit in text[-_HEAD_CUT:].encode():
+                value = self._remember(head, self._of_head(head))
+            for unit in text[-_COUNTER:].encode():
                 value = 31 * value + unit
             value &= _INT_MASK
             return value if value <= INT_MAX else (0x1_0000_0000 - value) & INT_MAX
         return abs(java_hash(text)) & INT_MAX
 
-    def _remember(self, head: str) -> int:
+    def _of_head(self, text: str) -> int:
+        head = text[:-_COUNTER]
+        value = self._heads.get(head)
+        if value is None:
+            value = self._remember(head, java_hash(head))
+        for unit in text[-_COUNTER:].encode():
+            value = 31 * value + unit
+        return value
+
+    def _remember(self, head: str, value: int) -> int:
         if len(self._heads) >= _MOST_HEADS:
             self._heads.clear()
-        value = self._heads[head] = java_hash(head) & _INT_MASK
-        return value
+        self._heads[head] = value & _INT_MASK
+        return value & _INT_MASK
 
 
 def _name(time: datetime) -> str:
