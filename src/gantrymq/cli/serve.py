@@ -114,7 +114,9 @@ def assignments(texts: tuple[str, ...]) -> dict[str, Any]:
 async def serve(service: Service, ready: Callable[[], Ready], ready_file: Path | None) -> None:
     """Start `service`, say so when it is ready, and stop at a signal."""
     with signals() as stop, announcing(ready_file) as announce:
-        await service.start()
+        if not await _started(service, stop):
+            log.info("stopped before it was ready")
+            return
         try:
             announce(ready())
             await stop.first.wait()
@@ -133,6 +135,20 @@ async def serve(service: Service, ready: Callable[[], Ready], ready_file: Path |
             await service.close(grace=0)
         elif (error := closing.exception()) is not None:
             raise error
+
+
+async def _started(service: Service, stop: Stop) -> bool:
+    """Start `service`; whether it came to that before somebody asked to stop."""
+    starting = asyncio.ensure_future(service.start())
+    asked = asyncio.create_task(stop.first.wait())
+    await asyncio.wait((starting, asked), return_when=asyncio.FIRST_COMPLETED)
+    asked.cancel()
+    if starting.done():
+        await starting
+        return True
+    starting.cancel()  # what it had begun it gives up by itself
+    await asyncio.wait((starting,))
+    return False
 
 
 class Stop:

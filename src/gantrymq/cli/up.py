@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 import os
 import signal
 import sys
@@ -35,6 +36,8 @@ if TYPE_CHECKING:
     from gantrymq.nameserver.app import NameServer
     from gantrymq.nameserver.config import NameServerConfig
     from gantrymq.settings import Loaded
+
+log = logging.getLogger("gantrymq.cli")
 
 DATA: Final = "~/.gantry"
 NAME_SERVER: Final = "namesrv"
@@ -383,6 +386,7 @@ class InProcesses:
         self._plan = plan
         self._options = options
         self._children: list[asyncio.subprocess.Process] = []
+        self._watches: list[asyncio.Task[None]] = []
 
     async def start(self, name_server: str) -> None:
         """Start all, then wait for each to say that it is ready."""
@@ -391,14 +395,22 @@ class InProcesses:
             self._children.append(await self._spawn(config))
         for config, child in zip(configs, self._children, strict=True):
             self.facts.append(await _said(child, config.identity.name))
+            watch = self._watch(child, config.identity.name)
+            self._watches.append(asyncio.create_task(watch))
 
     async def close(self, grace: float | None) -> None:
         """Ask all to stop, and wait until they have; where there is no time, ask twice."""
+        for task in self._watches:
+            task.cancel()
         for child in self._children:
             for _ in range(2 if grace == 0 else 1):
                 if child.returncode is None:
                     child.send_signal(signal.SIGTERM)
         await asyncio.gather(*(child.wait() for child in self._children))
+
+    async def _watch(self, child: asyncio.subprocess.Process, name: str) -> None:
+        code = await child.wait()
+        log.error("%s ended by itself with exit code %d; the others go on", name, code)
 
     async def _spawn(self, config: BrokerConfig) -> asyncio.subprocess.Process:
         own = {
