@@ -3,14 +3,11 @@
 ```
 consumequeue/<topic>/<queue id>/00000000000000000000    entries 0 … 299,999
                                 00000000000006000000    entries 300,000 … 599,999, and so on
-
-entry, 20 bytes:  0 log offset i64 | 8 size of the record i32 | 12 tags code i64
-blank entry:      0                | 2³¹-1                    | 0
 ```
 
-The place of an entry is its queue offset. Files have a set size and are zeros after the last entry.
-Blank entries stand where no message is: before the first entry of a queue that does not start at a
-file's beginning, and for messages whose records are lost.
+The place of an entry, of 20 bytes (`queue_entries`), is its queue offset. Files have a set size and
+are zeros after the last entry. Blank entries stand where no message is: before the first entry of a
+queue that does not start at a file's beginning, and for messages whose records are lost.
 
 **Memory first.** An append adds 20 bytes to `_tail`, which ends with the newest entry. `sync`,
 called every few seconds, writes them to the file and leaves the last few in memory, for those who
@@ -39,14 +36,22 @@ import threading
 from collections.abc import Callable, Iterator
 from itertools import chain
 from pathlib import Path
-from struct import Struct
 from typing import Final, TypeAlias
 
 from gantrymq.errors import CorruptRecord
+from gantrymq.store.queue_entries import (
+    BLANK,
+    BLANK_SIZE,
+    ENTRY,
+    ENTRY_SIZE,
+    after_blanks,
+    first_from,
+    first_where,
+    last_until,
+)
 from gantrymq.store.queue_files import OpenFiles, QueueFiles
 from gantrymq.store.shapes import Boundary, Entry
 
-ENTRY_SIZE: Final = 20
 ENTRIES_PER_FILE: Final = 300_000
 FILE_SIZE: Final = ENTRIES_PER_FILE * ENTRY_SIZE
 MAX_HOLE: Final = 10 * ENTRIES_PER_FILE
@@ -55,13 +60,10 @@ MAX_HOLE: Final = 10 * ENTRIES_PER_FILE
 StoreTime: TypeAlias = Callable[[int], int]
 """The store time in ms of the record at a log offset; negative where there is no such record."""
 
-_ENTRY: Final = Struct(">qiq")
-_pack: Final = _ENTRY.pack
-_unpack_from: Final = _ENTRY.unpack_from
-_iter_unpack: Final = _ENTRY.iter_unpack
-_BLANK_SIZE: Final = 2**31 - 1
-_BLANK: Final = _pack(0, _BLANK_SIZE, 0)
-_BLANKS: Final = _BLANK * 1024
+_pack: Final = ENTRY.pack
+_unpack_from: Final = ENTRY.unpack_from
+_iter_unpack: Final = ENTRY.iter_unpack
+_BLANKS: Final = BLANK * 1024
 _MAX_OFFSET: Final = (2**63 - 1) // ENTRY_SIZE
 
 _KEPT: Final = 16
@@ -141,7 +143,7 @@ class ConsumeQueue:
         gap = queue_offset - self.max_offset
         if gap > MAX_HOLE:
             raise CorruptRecord(f"queue offset {queue_offset} is {gap} ahead of {self!r}")
-        self._tail += _BLANK * gap
+        self._tail += BLANK * gap
 
     def _begin(self, first: int) -> None:
         """Be a queue without entries that starts at queue offset `first`."""
@@ -149,7 +151,7 @@ class ConsumeQueue:
         start = self._files.start // ENTRY_SIZE
         self.min_offset = self.max_offset = first
         self._first_log = -1
-        self._tail = bytearray(_BLANK * (first - start))
+        self._tail = bytearray(BLANK * (first - start))
         self._tail_start = self._written = self._synced = start
         self._spill_at = self._files.hold_back * _BEFORE_FILES
 
@@ -231,32 +233,12 @@ class ConsumeQueue:
 
         RocketMQ: getOffsetInQueueByTime, BoundaryType.
         """
-        low, high = self.min_offset, self.max_offset
-        if boundary == "lower":
-            return self._first_from(store_ms, low, high)
-        at = self._first_from(store_ms + 1, low, high) - 1
-        while at > low and self._time(at) < 0:
-            at -= 1
-        return max(at, low)
-
-    def _first_from(self, store_ms: int, low: int, end: int) -> int:
-        """The first entry of that time or later, found as if times never decreased."""
-        high = end
-        while low < high:
-            middle = at = (low + high) // 2
-            while at < high and (time := self._time(at)) < 0:
-                at += 1
-            if at == high or time >= store_ms:
-                high = middle
-            else:
-                low = at + 1
-        while low < end and self._time(low) < 0:
-            low += 1
-        return low
+        find = first_from if boundary == "lower" else last_until
+        return find(self._time, store_ms, self.min_offset, self.max_offset)
 
     def _time(self, at: int) -> int:
         log_offset, size, _ = self._entry(at)
-        return -1 if size == _BLANK_SIZE else self._store_time(log_offset)
+        return -1 if size == BLANK_SIZE else self._store_time(log_offset)
 
     def _entry(self, at: int) -> Entry:
         back = (self.max_offset - at) * ENTRY_SIZE
@@ -291,25 +273,12 @@ class ConsumeQueue:
             self._first_log = self._entry(first)[0] if first < self.max_offset else -1
         if first > self.min_offset:
             self.min_offset = first
-            with self._lock:
-                self._files.drop_before(first * ENTRY_SIZE)
+            if self._files.start + self._files.file_size <= first * ENTRY_SIZE:
+                with self._lock:
+                    self._files.drop_before(first * ENTRY_SIZE)
 
     def _first_where(self, holds: Callable[[int, int], bool]) -> int:
-        """The first entry whose log offset and size are so, as then are all later ones'."""
-        low, high = self.min_offset, self.max_offset
-        while low < high:
-            middle = (low + high) // 2
-            at = self._after_blanks(middle, high)
-            if at == high or holds(*self._entry(at)[:2]):
-                high = middle
-            else:
-                low = at + 1
-        return self._after_blanks(low, self.max_offset)
-
-    def _after_blanks(self, at: int, end: int) -> int:
-        while at < end and self._entry(at)[1] == _BLANK_SIZE:
-            at += 1
-        return at
+        return first_where(self._entry, self.min_offset, self.max_offset, holds)
 
     def _cut(self, end: int) -> None:
         """Forget the entries from queue offset `end` on."""
@@ -366,7 +335,7 @@ class ConsumeQueue:
         self.damaged = False
         while at * ENTRY_SIZE < self._files.end:
             for log_offset, size, tags_code in _iter_unpack(self._files.read(at * ENTRY_SIZE)):
-                if size == _BLANK_SIZE and log_offset == 0:
+                if size == BLANK_SIZE and log_offset == 0:
                     at += 1
                 elif size > 0 and log_offset >= log_end:
                     at += 1
@@ -409,11 +378,11 @@ class ConsumeQueue:
 
     def _first_entry(self, at: int, end: int) -> int:
         """The first entry that is not blank, from queue offset `at` on."""
-        while at < end and self._entry_in_files(at)[1] == _BLANK_SIZE:
+        while at < end and self._entry_in_files(at)[1] == BLANK_SIZE:
             view = self._files.read(at * ENTRY_SIZE)[: (end - at) * ENTRY_SIZE]
             length = min(len(view), len(_BLANKS))
             if view[:length] != _BLANKS[:length]:
-                return self._after_blanks(at, end)
+                return after_blanks(self._entry, at, end)
             at += length // ENTRY_SIZE
         return at
 
@@ -421,6 +390,6 @@ class ConsumeQueue:
         """Where the last record ends that the entries from `first` up to `end` point to."""
         for at in range(end - 1, first - 1, -1):
             log_offset, size, _ = self._entry(at)
-            if size != _BLANK_SIZE:
+            if size != BLANK_SIZE:
                 return log_offset + size
         return -1

@@ -12,7 +12,8 @@ import pytest
 
 from gantrymq.errors import StoreError
 from gantrymq.store.disk import RealDisk
-from gantrymq.store.key_index import IndexFile, KeyHashes, KeyIndex
+from gantrymq.store.index_file import IndexFile
+from gantrymq.store.key_index import KeyHashes, KeyIndex
 from gantrymq.testing.faulty_disk import FaultyDisk, PowerCut
 from gantrymq.wire.javahash import java_hash
 
