@@ -140,6 +140,15 @@ def as_properties(config: BrokerConfig) -> dict[str, str]:
     return {name: _text(row, _value(config, row.path)) for name, row in aliases().items()}
 
 
+def facts(config: BrokerConfig) -> dict[str, str]:
+    """What can be set in RocketMQ and is as it is here; 4.x's tools fail where it is missing."""
+    return {
+        "brokerRole": "ASYNC_MASTER" if config.identity.id == 0 else "SLAVE",
+        "filterServerNums": "0",
+        "useTLS": str(bool(config.listen.tls)).lower(),
+    }
+
+
 def changed(config: BrokerConfig, properties: Mapping[str, str]) -> BrokerConfig:
     """The settings after such a change; `ConfigError` for a value that will not do."""
     before = {row.path: _value(config, row.path) for row in rows(BrokerConfig)}
@@ -174,8 +183,9 @@ def _text(row: Row, value: Any) -> str:
 
 def get_config(_request: GetBrokerConfig, broker: Broker, _peer: Peer) -> BrokerConfigReply:
     """Every setting that RocketMQ has a name for."""
+    config = broker.config
     return BrokerConfigReply(
-        version=broker.changes.version, properties=as_properties(broker.config)
+        version=broker.changes.version, properties=facts(config) | as_properties(config)
     )
 
 

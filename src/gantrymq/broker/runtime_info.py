@@ -1,7 +1,7 @@
 """What the broker is doing, as the table of texts that `mqadmin` and dashboards show.
 
-The names are RocketMQ's. What this broker has no counterpart of (its thread pools' heads, a timer
-wheel) is left out rather than made up; tools that print the table print what is there.
+The names are RocketMQ's. What this broker has no counterpart of (a timer wheel, a transient pool)
+is left out rather than made up; tools that print the table print what is there.
 
 RocketMQ: AdminBrokerProcessor.prepareRuntimeInfo.
 """
@@ -55,6 +55,7 @@ def _traffic(broker: Broker) -> dict[str, object]:
         "getMissTps": counts.tps("missed"),
         "getTotalTps": counts.tps("pulls"),
         "getTransferredTps": counts.tps("gets"),
+        "getTransferedTps": counts.tps("gets"),  # what RocketMQ 4 calls it, and its tools ask for
         "msgPutTotalYesterdayMorning": last.puts,
         "msgPutTotalTodayMorning": this.puts,
         "msgPutTotalTodayNow": totals.puts,
@@ -84,6 +85,8 @@ def _waiting(broker: Broker) -> dict[str, object]:
     return {
         "sendThreadPoolQueueSize": broker.store.waiting,
         "sendThreadPoolQueueCapacity": broker.config.flow.waiting_sends,
+        "sendThreadPoolQueueHeadWaitTimeMills": 0,  # what waits was looked at when it came
+        "pullThreadPoolQueueHeadWaitTimeMills": 0,
         "pullThreadPoolQueueSize": broker.waiting.count,
         "pullThreadPoolQueueCapacity": broker.config.pulls.waiting,
     }

@@ -63,6 +63,12 @@ async def test_settings_hold_at_once(rig):
     request = GetBrokerConfig()
     before = configs.get_config(request, rig.broker, rig.caller)
     assert before.version.counter == 0
+    assert before.properties.keys() == aliases().keys() | {
+        "brokerRole",
+        "filterServerNums",
+        "useTLS",
+    }
+    assert before.properties["brokerRole"] == "ASYNC_MASTER"
     await update(rig, autoCreateSubscriptionGroup="false", unheardOf="1", brokerPermission="2")
     after = configs.get_config(request, rig.broker, rig.caller)
     assert after.properties == before.properties | {
