@@ -167,7 +167,7 @@ class SpaceConfig:
         rocketmq=percent("diskSpaceWarningLevelRatio"), check=_ratio,
     )  # fmt: skip
     ample: Bytes = setting(
-        4 * _GIB, "with this much free the disk is not full, whatever part of it that is",
+        4 * _GIB, "with this much free no part of the disk is too much; 0: parts alone count",
         check=at_least(0),
     )  # fmt: skip
     clean_early: bool = setting(

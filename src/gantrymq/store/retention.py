@@ -11,7 +11,8 @@ on the disk yet. The reasons, in the order in which they are looked at:
  from    refuse                 the same, and nothing more is stored until there is room again
 ```
 
-None of the three marks counts while `ample` bytes are free: a tenth of a large disk is a lot.
+None of the three marks counts while `ample` bytes are free: a tenth of a large disk is a lot. With
+an `ample` of 0 they count always, as in RocketMQ.
 
 A file's age is that of its newest message, so it is looked up in the file after it: its first
 message is younger than all before. RocketMQ goes by the time of the file, which copying changes.
@@ -95,7 +96,7 @@ class Retention:
     def look(self) -> Fullness:
         """How full the disk is now, and what follows from that."""
         usage, space = self._disk.usage(self._root), self._space
-        tight = usage.free < space.ample
+        tight = usage.free < space.ample or not space.ample
         full = tight and usage.ratio > space.refuse
         return Fullness(
             usage=usage,
@@ -163,8 +164,9 @@ class Retention:
 
     def _refusal(self, usage: Usage) -> str:
         space, files = self._space, self._log.segments.files
-        used = usage.total - usage.free
-        needed = min(used - int(usage.total * space.refuse), max(space.ample - usage.free, 0))
+        needed = usage.total - usage.free - int(usage.total * space.refuse)
+        if space.ample:
+            needed = min(needed, space.ample - usage.free)
         biggest = ", ".join(f"{topic} {count}" for topic, count in self._biggest())
         return (
             f"the disk under {self._root} is {usage.ratio:.1%} full ({_gib(usage.free)} of"

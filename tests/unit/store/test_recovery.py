@@ -4,6 +4,7 @@ import orjson
 import pytest
 
 from gantrymq.errors import StoreError
+from gantrymq.store.parts import RocketParts
 from gantrymq.store.recovery import Walk, next_whole
 from gantrymq.wire.record import StoredMessage
 from tests.unit.store.plain import BLANK, ROOT, Bench, message
@@ -319,8 +320,6 @@ def test_a_record_within_a_body_is_not_taken_for_one() -> None:
 
 
 def test_an_index_ahead_of_the_log_takes_new_messages_again() -> None:
-    from gantrymq.store.parts import RocketParts
-
     bench = Bench(parts=RocketParts(lambda: 10**12))
     for number in range(4):
         bench.store.append(message(KEYS=f"k{number}"))
