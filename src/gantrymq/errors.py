@@ -25,6 +25,7 @@ broker or a moment later) and `refresh_route` (the cached route is the likely ca
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import ClassVar, Self
 
 
@@ -103,7 +104,7 @@ class ReplyError(GantryError):
     """The peer answered with a code other than success.
 
     Subclasses name the codes that callers act on; every other code arrives as `ReplyError` itself
-    with the code kept.
+    with the code kept. `fields` are header fields that a server sends along.
     """
 
     CODE: ClassVar[int | None] = None
@@ -113,6 +114,7 @@ class ReplyError(GantryError):
         self.code = code
         self.remark = remark
         self.peer = peer
+        self.fields: Mapping[str, str] = {}
         super().__init__(code, remark)
 
     def __init_subclass__(cls, *, code: int | None = None) -> None:

@@ -55,6 +55,8 @@ if TYPE_CHECKING:
 
 TAG: Final = "TAG"
 MASTER: Final = 0
+BROKER, GROUP, TOPIC, BROADCASTING, SUBSCRIPTION = 1, 2, 3, 4, 5
+"""What can forbid a pull. RocketMQ: ForbiddenType."""
 _COMMIT: Final = int(PullFlag.COMMIT_OFFSET)
 _SUSPEND: Final = int(PullFlag.SUSPEND)
 _SUBSCRIPTION: Final = int(PullFlag.SUBSCRIPTION)
@@ -194,19 +196,19 @@ def _check(request: PullMessage, broker: Broker, peer: Peer) -> _Terms:
     """The terms of a pull, or why it is not answered."""
     name = broker.config.identity.name
     if not broker.config.permission & READ:
-        raise NoPermission.because(f"the broker[{name}] pulling message is forbidden")
+        raise _forbidden(BROKER, f"the broker[{name}] pulling message is forbidden")
     if not broker.config.pulls.lite and isinstance(request, LitePullMessage):
-        raise NoPermission.because(f"the broker[{name}] for lite pull consumer is forbidden")
+        raise _forbidden(BROKER, f"the broker[{name}] for lite pull consumer is forbidden")
     group = broker.groups.settings(request.group)
     if group is None:
         raise GroupNotFound.because(f"subscription group [{request.group}] does not exist")
     if not group.enabled:
-        raise NoPermission.because(f"subscription group no permission, {request.group}")
+        raise _forbidden(GROUP, f"subscription group no permission, {request.group}")
     topic = broker.topics.table.get(request.topic)
     if topic is None:
         raise TopicNotFound.because(f"topic[{request.topic}] not exist, apply first please!")
     if not topic.perm & READ:
-        raise NoPermission.because(f"the topic[{request.topic}] pulling message is forbidden")
+        raise _forbidden(TOPIC, f"the topic[{request.topic}] pulling message is forbidden")
     if not 0 <= request.queue_id < topic.read_queues:
         raise InvalidParameter.because(
             f"queueId[{request.queue_id}] is illegal, topic:[{request.topic}]"
@@ -236,12 +238,13 @@ def _subscribed(request: PullMessage, broker: Broker, group: GroupSettings) -> W
     if consumers is None:
         raise SubscriptionMissing.because("the consumer's group info not exist")
     if not group.broadcast_enabled and consumers.message_model is MessageModel.BROADCASTING:
-        raise NoPermission.because(
-            f"the consumer group[{request.group}] can not consume by broadcast way"
+        raise _forbidden(
+            BROADCASTING, f"the consumer group[{request.group}] can not consume by broadcast way"
         )
     if not broker.groups.may_read(request.group, request.topic):
-        raise NoPermission.because(
-            f"the consumer group[{request.group}] is forbidden for topic[{request.topic}]"
+        raise _forbidden(
+            SUBSCRIPTION,
+            f"the consumer group[{request.group}] is forbidden for topic[{request.topic}]",
         )
     subscription = consumers.subscriptions.get(request.topic)
     if subscription is None:
@@ -252,6 +255,13 @@ def _subscribed(request: PullMessage, broker: Broker, group: GroupSettings) -> W
     if subscription.expression == EVERYTHING:
         return None
     return subscription.codes.__contains__
+
+
+def _forbidden(by: int, remark: str) -> NoPermission:
+    """The refusal, and what it is that forbids."""
+    refusal = NoPermission.because(remark)
+    refusal.fields = {"forbiddenType": str(by)}
+    return refusal
 
 
 def _check_type(expression_type: str | None) -> None:

@@ -39,6 +39,7 @@ from gantrymq.errors import (
     MessageIllegal,
     NoPermission,
     RemoteProtocolError,
+    ReplyError,
     SystemBusy,
     TopicNotFound,
 )
@@ -53,7 +54,7 @@ from gantrymq.protocol.sending import SendMessage, SendReply
 from gantrymq.protocol.topics import WRITE, TopicSettings
 from gantrymq.protocol.validation import TOPIC_MAX_LENGTH, check_topic_at_broker
 from gantrymq.wire import batch, properties
-from gantrymq.wire.flags import MULTI_TAGS, TRANSACTION_BITS, WRAPPED_BITS
+from gantrymq.wire.flags import INNER_BATCH, MULTI_TAGS, TRANSACTION_BITS
 from gantrymq.wire.properties import NAME_END, VALUE_END
 from gantrymq.wire.record import StoredMessage
 from gantrymq.wire.versions import V3_4_9
@@ -83,7 +84,7 @@ class Marks:
     RocketMQ: SendMessageProcessor.buildMsgContext.
     """
 
-    __slots__ = ("_names", "_next_id", "_suffix", "region", "traced")
+    __slots__ = ("_names", "_next_id", "_suffix", "fields", "region", "traced")
 
     def __init__(self, identity: IdentityConfig, next_id: Callable[[], str]) -> None:
         self._next_id = next_id
@@ -94,6 +95,8 @@ class Marks:
             properties.TRACE_ON: "true" if identity.traced else "false",
             properties.CLUSTER: identity.cluster,
         }
+        self.fields = {name: own[name] for name in (properties.MSG_REGION, properties.TRACE_ON)}
+        """What every answer to a producer carries, refusals as well."""
         self._suffix = properties.join(own)
         self._names = tuple(f"{name}{NAME_END}" for name in own)
 
@@ -137,6 +140,14 @@ def send_message(
     request: SendMessage, broker: Broker, peer: Peer
 ) -> SendReply | Awaitable[SendReply]:
     """Store one message, or those of a batch."""
+    try:
+        return _send(request, broker, peer)
+    except ReplyError as refusal:
+        refusal.fields = broker.marks.fields
+        raise
+
+
+def _send(request: SendMessage, broker: Broker, peer: Peer) -> SendReply | Awaitable[SendReply]:
     known = broker.topics.table.get(request.topic)
     settings = _check(request, known, broker, peer)
     made_topic = known is None and broker.registrar.behind
@@ -198,7 +209,7 @@ def _send_batch(
     queue_id = request.queue_id
     if queue_id < 0:
         queue_id = any_queue(settings, broker.random)
-    _check_batch(request, common)
+    _check_batch(request, common, broker)
     hosts, flags = hosts_of(peer, broker.advertised), _flags(request, settings)
     try:
         messages = [
@@ -253,7 +264,11 @@ def _is_true(text: str, name: str, *, otherwise: bool = False) -> bool:
 async def _later(reply: SendReply, appended: Appended, broker: Broker, *, waits: bool) -> SendReply:
     """The reply once the disk has the message, and once name servers know a topic that is new."""
     if waits:
-        reply.status = await broker.storing.safety(appended.end)
+        try:
+            reply.status = await broker.storing.safety(appended.end)
+        except ReplyError as refusal:
+            refusal.fields = broker.marks.fields
+            raise
     await broker.registrar.spread()
     return reply
 
@@ -322,12 +337,14 @@ def _check_keys(settings: TopicSettings, text: str) -> None:
         raise MessageIllegal.because("Required message key is missing")
 
 
-def _check_batch(request: SendMessage, common: str) -> None:
+def _check_batch(request: SendMessage, common: str, broker: Broker) -> None:
     topic = request.topic
     if len(topic) > TOPIC_MAX_LENGTH:
         raise MessageIllegal.because(f"message topic length too long {len(topic)}")
     if topic.startswith(RETRY_PREFIX):
         raise MessageIllegal.because(f"batch request does not support retry group {topic}")
+    if len(request.body) > broker.storing.largest:
+        raise MessageIllegal.because(broker.storing.too_large(len(request.body)))
     level = properties.find_text(common, properties.DELAY)
     if level is not None and level.strip() not in ("", "0"):
         raise MessageIllegal.because(f"a batch cannot be delayed, this one asks for level {level}")
@@ -345,8 +362,8 @@ def any_queue(settings: TopicSettings, random: Random) -> int:
 def _flags(request: SendMessage, settings: TopicSettings) -> int:
     """The system flag to be stored; clients cannot say what a message is to a transaction."""
     flags = request.flags & ~TRANSACTION_BITS
-    if flags & WRAPPED_BITS:
-        raise MessageIllegal.because(f"system flag {flags:#x} says that the message is wrapped")
+    if flags & INNER_BATCH:
+        raise MessageIllegal.because(f"system flag {flags:#x} says that the message is a batch")
     if settings.filter_type is TopicFilterType.MULTI_TAG:
         flags |= MULTI_TAGS
     return flags

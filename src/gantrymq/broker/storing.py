@@ -50,13 +50,15 @@ _TIMERS: Final = (
 class Storing:
     """The way into the store."""
 
-    __slots__ = ("_append", "_counts", "_delays", "_store", "waits")
+    __slots__ = ("_append", "_counts", "_delays", "_store", "largest", "waits")
 
     def __init__(self, *, store: Store, delays: Delays, counts: Counts) -> None:
         self._store = store
         self._append = store.append
         self._delays = delays
         self._counts = counts
+        self.largest = store.config.log.max_message_size
+        """Bytes that a body may have."""
         self.waits = store.config.flush.mode == "sync"
         """Whether a stored message has to be waited for, unless its producer does not want that."""
 
@@ -65,10 +67,14 @@ class Storing:
         raw = message.property_bytes
         if _DELAYED in raw:
             self._delay(message)
+        if len(message.body) > self.largest:
+            raise MessageIllegal.because(self.too_large(len(message.body)))
         try:
             appended = self._append(message)
         except (RecordTooLarge, LocalProtocolError) as error:
-            raise self._illegal(error) from error
+            raise MessageIllegal.because(
+                self.too_large(len(message.body), len(message.property_bytes))
+            ) from error
         except (StoreFull, NotWritable) as error:
             self._counts.failed_puts += 1
             raise ServiceUnavailable.because(f"service not available now. {error}") from error
@@ -89,7 +95,7 @@ class Storing:
         try:
             appended = self._store.append_batch(messages)
         except (RecordTooLarge, LocalProtocolError) as error:
-            raise self._illegal(error) from error
+            raise MessageIllegal.because(f"the batch is illegal: {error}") from error
         except (StoreFull, NotWritable) as error:
             self._counts.failed_puts += len(messages)
             raise ServiceUnavailable.because(f"service not available now. {error}") from error
@@ -111,9 +117,10 @@ class Storing:
             raise ServiceUnavailable.because(f"service not available now. {self._store.refusal}")
         return SendStatus.OK if outcome is Outcome.STORED else SendStatus.FLUSH_DISK_TIMEOUT
 
-    def _illegal(self, error: Exception) -> MessageIllegal:
-        most = self._store.config.log.max_message_size
-        return MessageIllegal.because(
+    def too_large(self, body: int, properties_: int = 0) -> str:
+        """Why a message of such sizes is refused."""
+        return (
             "the message is illegal, maybe msg body or properties length not matched."
-            f" msg body length limit {most}B, msg properties length limit 32KB: {error}"
+            f" msg body length limit {self.largest}B, msg properties length limit 32KB;"
+            f" these are {body}B and {properties_}B."
         )

@@ -170,9 +170,10 @@ class Topics:
     # --- what others ask ------------------------------------------------------------------------
 
     def system(self) -> set[str]:
-        """The topics here that are RocketMQ's own."""
-        own = {str(made.topic) for made in self._system()}
-        return own | {topic for topic in self.table if names.is_system_topic(topic)}
+        """The topics that are RocketMQ's own, and those of them that this broker has."""
+        found = {str(made.topic) for made in self._system()} | names.SYSTEM_TOPICS
+        found.update(topic for topic in self.table if names.is_system_topic(topic))
+        return found
 
     async def kept(self) -> None:
         """Return when every change so far is on disk."""

@@ -60,7 +60,7 @@ def _not_supported(code: int) -> Command:
 def failure(command: Command, error: Exception, peer: object) -> Command:
     """The answer that `error` becomes."""
     if isinstance(error, ReplyError):
-        return Command(error.code, flag=RESPONSE, remark=error.remark)
+        return Command(error.code, flag=RESPONSE, remark=error.remark, fields=dict(error.fields))
     name = RequestCode(command.code).name
     if isinstance(error, ProtocolError):
         log.info("%s from %s could not be handled: %s", name, peer, error)

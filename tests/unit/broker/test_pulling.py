@@ -293,6 +293,36 @@ def test_consumers_at_their_own_pace_can_be_kept_out(rig):
     assert len(bodies(rig.pull())) == 1
 
 
+@pytest.mark.parametrize(
+    ("forbid", "fields", "by"),
+    [
+        (lambda rig: rig.broker.apply(Rig(permission=2).config), {}, "1"),
+        (
+            lambda rig: rig.broker.groups.put([GroupSettings(group="billing", enabled=False)]),
+            {},
+            "2",
+        ),
+        (lambda rig: rig.broker.topics.put([TopicSettings(topic="orders", perm=2)]), {}, "3"),
+        (
+            lambda rig: (
+                beat(rig, Client(), consumes={"billing": wants("orders")}),
+                rig.broker.groups.forbid("billing", "orders", readable=False),
+            ),
+            {"flags": 0},
+            "5",
+        ),
+    ],
+)
+@on_loop
+def test_who_is_forbidden_is_told_by_what(rig, forbid, fields, by):
+    fill(rig, 1)
+    forbid(rig)
+    asked = {"group": "billing", "topic": "orders", "queue_id": 0, "flags": ASKING} | fields
+    answer = rig.answer(PullMessage(offset=0, **asked))
+    assert isinstance(answer, Command)
+    assert (answer.code, answer.fields) == (16, {"forbiddenType": by})
+
+
 # --- subscriptions of the heartbeat ---------------------------------------------------------------
 
 

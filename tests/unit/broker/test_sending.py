@@ -141,6 +141,7 @@ def test_the_messages_of_a_batch_lie_side_by_side(rig):
         (batch_of(topic="%RETRY%billing"), "does not support retry group %RETRY%billing"),
         (batch_of(BatchMessage(b"x"), properties="DELAY\x013\x02"), "asks for level 3"),
         (batch_of(BatchMessage(b"x"), flags=4), "part of a transaction"),
+        (batch_of(BatchMessage(bytes(4 * 2**20))), "these are 4194326B"),
         (batch_of(), "there is no message in it"),
         ({"body": b"no batch at all, but long enough", "batch": True}, "the batch is illegal"),
         ({"body": batch.encode([BatchMessage(b"x")])[:-1], "batch": True}, "the batch is illegal"),
@@ -167,10 +168,10 @@ def test_batches_that_are_refused(rig, fields, remark):
         ({"queue_id": 4}, 29, "request queueId[4] is illegal, topic[orders] has 4 queues"),
         ({"topic": "bills", "default_topic_queues": 0, "queue_id": -1}, 29, "no queue to write"),
         ({"body": b""}, 13, "it has no body"),
-        ({"flags": 0x40}, 13, "says that the message is wrapped"),
+        ({"flags": 0x80}, 13, "says that the message is a batch"),
         ({"properties": "TRAN_MSG\x01true\x02"}, 16, "sending transaction message is forbidden"),
         ({"properties": "x\x01" + "y" * 32_767 + "\x02"}, 13, "properties length limit 32KB"),
-        ({"body": bytes(4 * 2**20 + 65_537)}, 13, "msg body length limit 4194304B"),
+        ({"body": bytes(4 * 2**20 + 1)}, 13, "msg body length limit 4194304B"),
         ({"properties": "TIMER_DELAY_SEC\x013\x02"}, 1, "accurate timer message is not enabled"),
     ],
 )
@@ -234,6 +235,18 @@ def test_a_full_disk_is_said_with_its_numbers(rig):
     code, remark = refusal(lambda: [rig.send(body=bytes(300_000)) for _ in range(20)])
     assert code == 14
     assert "service not available now. no room for the commit log" in remark
+
+
+@on_loop
+def test_refusals_carry_what_every_answer_to_a_producer_does(rig):
+    for request in (
+        SendMessage(group="shop", topic="a b", queue_id=0, born_ms=1, body=b"x"),
+        SendMessage(group="shop", topic="orders", queue_id=0, born_ms=1, body=bytes(5 * 2**20)),
+    ):
+        answer = rig.answer(request)
+        assert isinstance(answer, Command)
+        assert answer.code in (13, 29)
+        assert answer.fields == {"MSG_REGION": "DefaultRegion", "TRACE_ON": "true"}
 
 
 # --- retries --------------------------------------------------------------------------------------
