@@ -3,7 +3,8 @@
 A message that names a level is stored in `SCHEDULE_TOPIC_XXXX`, whose queue of number *level - 1*
 holds the messages of that level; where it was meant to go stands in its properties. All of a queue
 wait equally long, so the first is always the next. Its entry in the queue says when it is due, and
-one timer is set for the earliest of all levels: nothing is looked at in vain.
+one timer is set for the earliest of all levels: nothing is looked at in vain. A delivered message
+has all the properties of the one that waited, its level included, as it has them from RocketMQ.
 
 ```
 redirect ──▶ store, in the level's queue ──arrived──▶ timer ──due──▶ store, in its own queue
@@ -298,18 +299,12 @@ class Delays:
         place = message.topic, message.queue_id, message.queue_offset
         if place != (names.SCHEDULE_TOPIC, level - 1, offset):  # the entry stands for a lost one
             return None
-        found = message.properties
-        topic, queue_id = found.get(properties.REAL_TOPIC), found.get(properties.REAL_QUEUE_ID)
+        topic = message.find(properties.REAL_TOPIC)
         if not topic or topic == names.HALF_TOPIC:
             log.error("a delayed message at %d is lost: it was for %s", log_offset, topic)
             return None
-        for name in (properties.DELAY, *_TIMERS):
-            found.pop(name, None)
-        found[properties.WAIT] = "false"
-        message.property_bytes = properties.encode(found)
         message.topic = topic
-        message.queue_id = _number(queue_id)
-        message.prepared_offset = 0
+        message.queue_id = _number(message.find(properties.REAL_QUEUE_ID))
         return message
 
     # --- what was delivered before a crash ------------------------------------------------------

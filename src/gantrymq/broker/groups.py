@@ -273,8 +273,8 @@ def get_groups(request: GetGroups, broker: Broker, _peer: Peer) -> GroupTable:
 
 
 def get_group(request: GetGroup, broker: Broker, _peer: Peer) -> GroupReply:
-    """The settings of one group."""
-    found = broker.groups.table.get(request.group)
+    """The settings of one group, which RocketMQ makes when it is asked for them, too."""
+    found = broker.groups.settings(request.group)
     if found is None:
         raise GroupNotFound.because(f"No group in this broker. group: {request.group}")
     return GroupReply(settings=found)

@@ -305,9 +305,7 @@ def get_max_offset(request: GetMaxOffset, broker: Broker, _peer: Peer) -> Offset
 
 
 def get_min_offset(request: GetMinOffset, broker: Broker, _peer: Peer) -> OffsetReply:
-    """Where a queue begins; -1 if there is no such topic."""
-    if broker.store.queue(request.topic, request.queue_id) is None:
-        return OffsetReply(offset=0 if request.topic in broker.topics.table else -1)
+    """Where a queue begins."""
     return OffsetReply(offset=first_offset(broker.store, request.topic, request.queue_id))
 
 

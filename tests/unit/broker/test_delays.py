@@ -124,11 +124,11 @@ async def test_what_is_delivered_is_what_was_sent(rig):
     (stored,) = rig.stored(SCHEDULE_TOPIC)
     await asyncio.sleep(2)
     (message,) = rig.stored(queue_id=2)
-    for name in ("body", "flag", "sys_flag", "born_ms", "born_host", "reconsume_times"):
+    for name in ("body", "flag", "sys_flag", "born_ms", "born_host", "reconsume_times",
+                 "property_bytes"):  # fmt: skip
         assert getattr(message, name) == getattr(stored, name), name
     found = message.properties
-    assert "DELAY" not in found
-    assert (found["REAL_TOPIC"], found["REAL_QID"], found["WAIT"]) == ("orders", "2", "false")
+    assert (found["REAL_TOPIC"], found["REAL_QID"], found["DELAY"]) == ("orders", "2", "1")
     assert (found["TAGS"], found["KEYS"], found["UNIQ_KEY"]) == ("red", "k", "U1")
     ((_, _, code),) = rig.store.queue("orders", 2).entries(0, 1)
     assert code == 112785  # of "red", as Java hashes it

@@ -87,11 +87,12 @@ async def test_an_administrator_makes_changes_and_drops_groups(rig):
     await groups.delete_group(DeleteGroup(group="billing"), broker, rig.caller)
     await groups.delete_group(DeleteGroup(group="audit", clean_offsets=True), broker, rig.caller)
     assert broker.offsets.groups() == ["billing"]
-    unknown = refusal(lambda: get("billing"))
-    assert unknown == (26, "No group in this broker. group: billing")
+    unknown = refusal(lambda: get("a b"))
+    assert unknown == (26, "No group in this broker. group: a b")
     counter = broker.groups.version.counter
     await groups.delete_group(DeleteGroup(group="billing"), broker, rig.caller)
     assert broker.groups.version.counter == counter
+    assert get("billing") == GroupSettings(group="billing")
 
 
 @pytest.mark.parametrize(

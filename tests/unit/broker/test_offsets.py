@@ -227,7 +227,7 @@ def test_where_a_queue_begins_and_ends(rig):
     with_messages(rig, 3)
     assert bounds() == (0, 3, START_MS)
     assert bounds(queue_id=1) == (0, 0, -1)
-    assert bounds("bills") == (-1, 0, -1)
+    assert bounds("bills") == (0, 0, -1)
 
 
 @pytest.mark.parametrize(
