@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 from gantrymq.broker.config import BrokerConfig
-from gantrymq.broker.interim import Parts
 from gantrymq.broker.keeping import Tree
 from gantrymq.broker.pulling import pull_message
 from gantrymq.broker.sending import send_message
@@ -86,7 +85,8 @@ class Rig:
 
     def __init__(self, *, files: MemoryFiles | None = None, **settings: Any) -> None:
         flags = {name.replace("__", "."): value for name, value in settings.items()}
-        flags.setdefault("store.log.segment_size", 1 << 20)
+        small = {"log.segment_size": 1 << 20, "index.slots": 100, "index.entries": 1000}
+        flags = {f"store.{name}": value for name, value in small.items()} | flags
         self.config = load(BrokerConfig, flags=flags).value
         self.disk = FaultyDisk()
         self.files = files or MemoryFiles()
@@ -96,7 +96,6 @@ class Rig:
         self.store = Store.open(
             Path("/store"),
             self.config.store,
-            Parts(),
             disk=self.disk,
             clock_ms=lambda: self.now_ms,
             monotonic=lambda: self.seconds,
