@@ -83,6 +83,10 @@ class File(Protocol):
         """Bring these bytes into memory. Takes its time, without keeping other threads waiting."""
         ...
 
+    def leave_memory(self) -> None:
+        """Do without its pages in this process's memory; the system's cache keeps them."""
+        ...
+
     def close(self) -> None:
         """Give up the file; slices of `view` that others hold stay valid."""
         ...
@@ -194,6 +198,10 @@ class MappedFile:
     def warm(self, start: int, end: int) -> None:
         """See `File`."""
         system.warm(self._descriptor, start, end)
+
+    def leave_memory(self) -> None:
+        """See `File`."""
+        system.leave_memory(self._map)
 
     def close(self) -> None:
         """See `File`. The mapping goes with the last reference to this object or to a slice."""

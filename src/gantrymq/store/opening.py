@@ -101,6 +101,8 @@ class StoreFiles:
             point.index_ms = self.index.max_store_ms
         point.confirmed_offset, point.log_ms, point.queues_ms = end, newest_ms, newest_ms
         point.save()
+        for segment in self.log.segments.files[:-1]:
+            segment.file.leave_memory()
 
     def leave_note(self) -> None:
         """Write down what the next start can rely on."""

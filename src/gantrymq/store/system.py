@@ -5,6 +5,7 @@
 | set room aside | `posix_fallocate` | a look at the free space | a look at the free space |
 | bytes last after | `fdatasync` | `msync`, then `F_FULLFSYNC` | `FlushFileBuffers` |
 | what is in memory | `mincore` | `mincore` | taken to be all |
+| do without pages | `madvise` | | |
 | lock | `fcntl` record lock, as Java's | the same | `LockFile` |
 
 Record locks belong to a process and not to a descriptor: a second lock in the same process would be
@@ -19,9 +20,9 @@ import errno
 import mmap
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeAlias
 
 if sys.platform == "win32":
     import msvcrt
@@ -90,13 +91,24 @@ def resident(mapped: mmap.mmap, start: int, end: int) -> bool:
     if _mincore is None:
         return True
     first = start // mmap.PAGESIZE * mmap.PAGESIZE
-    pages = -(-(end - first) // mmap.PAGESIZE)
-    found = (ctypes.c_ubyte * pages)()
-    # the object that knows the address also pins the mapping, so it must not outlive this line
-    base = ctypes.addressof(ctypes.c_char.from_buffer(mapped))
-    if _mincore(base + first, end - first, found) != 0:
+    found = (ctypes.c_ubyte * -(-(end - first) // mmap.PAGESIZE))()
+    if _mincore(_address(mapped) + first, end - first, found) != 0:
         return True
     return 0 not in bytes(found)
+
+
+def leave_memory(mapped: mmap.mmap) -> None:
+    """Let go of all pages of a mapped file, which stay in the system's cache.
+
+    Called through `ctypes` because `mmap.madvise` would keep other threads waiting.
+    """
+    if _madvise is not None:
+        _madvise(_address(mapped), len(mapped), mmap.MADV_DONTNEED)
+
+
+def _address(mapped: mmap.mmap) -> int:
+    # the object that knows the address also pins the mapping, so it must not outlive this line
+    return ctypes.addressof(ctypes.c_char.from_buffer(mapped))
 
 
 def stretches(descriptor: int, start: int, end: int) -> Iterator[tuple[int, int]]:
@@ -184,26 +196,20 @@ def _try_lock(descriptor: int) -> bool:
     return True
 
 
-class _Mincore:
-    """The C library's `mincore`, found at the first import."""
-
-    __slots__ = ("_call",)
-
-    def __init__(self, library: ctypes.CDLL) -> None:
-        self._call = library.mincore
-        self._call.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_void_p)
-        self._call.restype = ctypes.c_int
-
-    def __call__(self, address: int, length: int, found: ctypes.Array[ctypes.c_ubyte]) -> int:
-        result: int = self._call(address, length, found)
-        return result
+_Call: TypeAlias = Callable[[int, int, object], int]
 
 
-def _find_mincore() -> _Mincore | None:
+def _of_c(name: str, last: type[ctypes.c_void_p] | type[ctypes.c_int]) -> _Call | None:
+    """A function of the C library that takes an address, a length and one thing more."""
     try:
-        return None if sys.platform == "win32" else _Mincore(ctypes.CDLL(None))
-    except (AttributeError, OSError):
+        found = getattr(ctypes.CDLL(None), name)
+    except (AttributeError, OSError, TypeError):  # TypeError: Windows has no library without a name
         return None
+    found.argtypes = (ctypes.c_void_p, ctypes.c_size_t, last)
+    found.restype = ctypes.c_int
+    call: _Call = found
+    return call
 
 
-_mincore: Final = _find_mincore()
+_mincore: Final = None if sys.platform == "win32" else _of_c("mincore", ctypes.c_void_p)
+_madvise: Final = _of_c("madvise", ctypes.c_int) if sys.platform == "linux" else None

@@ -119,6 +119,9 @@ class FaultyFile:
         """See `File`."""
         self._disk.warmed.append((self._path, start, end))
 
+    def leave_memory(self) -> None:
+        """See `File`."""
+
     def close(self) -> None:
         """See `File`."""
 

@@ -107,6 +107,23 @@ def test_bytes_just_written_are_in_memory_and_warming_reads_them(
     file.close()
 
 
+def test_a_file_can_leave_this_process_and_stay_in_the_cache(
+    disk: RealDisk, tmp_path: Path
+) -> None:
+    file = disk.create(tmp_path / "f", 256 * PAGE)
+    file.write(0, b"kept" * 64 * PAGE)
+    held = file.view[:4]
+    file.leave_memory()
+    if sys.platform == "linux":
+        maps = Path("/proc/self/smaps").read_text().split(str(tmp_path / "f"))[1]
+        assert maps.split("Rss:")[1].split()[0] == "0"
+        assert file.resident(0, 256 * PAGE)
+    assert bytes(held) == b"kept"
+    file.write(0, b"more")
+    assert bytes(held) == b"more"
+    file.close()
+
+
 def test_a_hole_that_nobody_touched_is_not_in_memory(disk: RealDisk, tmp_path: Path) -> None:
     file = disk.create(tmp_path / "f", 1024 * PAGE, stride=PAGE)
     if system._mincore is None:
