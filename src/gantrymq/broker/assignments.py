@@ -185,7 +185,7 @@ async def set_request_mode(request: SetRequestMode, broker: Broker, _peer: Peer)
         raise NoPermission.because("retry topic is not allowed to set mode")
     if setting.topic not in broker.topics.table:
         raise TopicNotFound.because(f"topic[{setting.topic}] not exist")
-    if setting.group not in broker.groups.table:
+    if broker.groups.settings(setting.group) is None:
         raise GroupNotFound.because(f"subscription group[{setting.group}] does not exist")
     if setting.mode is not MessageRequestMode.PULL:
         raise NotSupported.because(f"message request mode {setting.mode} is not supported")

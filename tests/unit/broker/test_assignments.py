@@ -157,7 +157,7 @@ def test_a_mode_lasts_over_a_restart():
     [
         ({"topic": "%RETRY%billing"}, 16),
         ({"topic": "bills"}, 17),
-        ({"group": "nobody"}, 26),
+        ({"group": "a b"}, 26),
         ({"mode": MessageRequestMode.POP}, 3),
     ],
 )
