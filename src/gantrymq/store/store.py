@@ -23,6 +23,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import repeat
 from pathlib import Path
 from typing import Final, NamedTuple, NoReturn, Self
 
@@ -261,10 +262,10 @@ class Store(Lookups):
         first, log = messages[0], self.log
         slot = self._queues.obtain(first.topic, first.queue_id)
         now = self._last_ms = self._clock_ms()
-        for number, message in enumerate(messages):
-            if (message.topic, message.queue_id) != (slot.topic, slot.queue_id):
+        for number, message in enumerate(messages, slot.next_offset):
+            if message.topic != slot.topic or message.queue_id != slot.queue_id:
                 raise StoreError(f"a batch for {slot!r} has {message!r}")
-            message.queue_offset = slot.next_offset + number
+            message.queue_offset = number
             message.store_ms = now
         data = _encode(messages, log.end)
         if log.end + len(data) + BLANK_SIZE > log.limit or len(data) > self._largest:
@@ -272,13 +273,14 @@ class Store(Lookups):
             data = _encode(messages, log.end)
         log.put(data)
         slot.next_offset += len(messages)
-        for message in messages:
-            end = message.log_offset + message.size
-            if self._held is None:
-                self._dispatch(slot, message, end)
-            else:
-                self._held.append((end, slot, message))
-        ids = ",".join(message.offset_id for message in messages)
+        if self._held is not None:
+            ends = [message.log_offset + message.size for message in messages]
+            self._held.extend(zip(ends, repeat(slot), messages))
+        else:
+            for message in messages:
+                self._dispatch(slot, message, message.log_offset + message.size)
+        ip, port = first.store_ip, first.store_port
+        ids = ",".join([offset_id(ip, port, message.log_offset) for message in messages])
         return Appended(first.log_offset, first.queue_offset, len(data), log.end, ids)
 
     def durable(self, end: int, tell: Waiter) -> None:
