@@ -1,7 +1,7 @@
 """Every file operation of the store goes through `Disk`, so that tests can stand in for the disk.
 
 Files of the store have a set size from the start and are mapped. They are sparse: `write` has the
-file system set aside room a stride ahead of what is written, and only then stores into the
+file system set aside room for what is written, and some more, and only then stores into the
 mapping. A full disk therefore shows as an `OSError` there, and never as the signal that a mapping
 without room behind it would bring.
 
@@ -27,8 +27,10 @@ from typing import Final, NamedTuple, Protocol
 from gantrymq.store import system
 from gantrymq.wire.command import Buffer
 
-STRIDE: Final = 256 * 1024
-"""How far ahead of the writer room is set aside, unless told otherwise."""
+STRIDE: Final = 64 * 1024
+"""How far ahead of the writer pages are made ready, unless told otherwise: more would be felt."""
+_ROOM: Final = 1024 * 1024
+"""Files that are written at such strides are written on, so room is set aside further ahead."""
 
 _ZERO_STEP: Final = 64 * 1024
 _ZEROS: Final = bytes(_ZERO_STEP)
@@ -159,13 +161,13 @@ class Disk(Protocol):
 class MappedFile:
     """A real file."""
 
-    __slots__ = ("_descriptor", "_map", "_path", "_reserved", "_stride", "size", "view")
+    __slots__ = ("_descriptor", "_map", "_path", "_ready", "_room", "_stride", "size", "view")
 
     def __init__(self, path: Path, descriptor: int, size: int, stride: int) -> None:
         self._path = path
         self._descriptor = descriptor
         self._stride = stride
-        self._reserved = 0
+        self._ready = self._room = 0
         self.size = size
         self._map = mmap.mmap(descriptor, size)
         self.view = memoryview(self._map).toreadonly()
@@ -173,8 +175,8 @@ class MappedFile:
     def write(self, at: int, data: Buffer) -> None:
         """See `File`."""
         end = at + len(data)
-        if end > self._reserved:
-            self._reserve(end)
+        if end > self._ready:
+            self._get_ready(end)
         self._map[at:end] = data
 
     def zero_from(self, at: int) -> None:
@@ -207,14 +209,18 @@ class MappedFile:
         """See `File`. The mapping goes with the last reference to this object or to a slice."""
         os.close(self._descriptor)
 
-    def _reserve(self, end: int) -> None:
-        start, stride = self._reserved, self._stride
+    def _get_ready(self, end: int) -> None:
+        stride = self._stride
         target = min(self.size, -(-end // stride) * stride)
         if end > target:
             raise ValueError(f"byte {end} is past the end of {self._path} ({self.size} bytes)")
-        system.reserve(self._descriptor, start, target)
-        system.fault_in(self._map, max(start, target - stride), target)
-        self._reserved = target
+        if target > self._room:
+            step = _ROOM if stride >= STRIDE else stride
+            room = min(self.size, -(-target // step) * step)
+            system.reserve(self._descriptor, self._room, room)
+            self._room = room
+        system.fault_in(self._map, max(self._ready, target - stride), target)
+        self._ready = target
 
 
 class RealDisk:

@@ -88,10 +88,14 @@ class QueueTable:
         return max((slot.queue.max_log_offset for slot in self), default=-1)
 
     def totals(self) -> dict[str, dict[str, int]]:
-        """The next offset of every queue by topic and queue id, to be compared or kept as JSON."""
+        """The next offset by topic and queue id, to be compared or kept as JSON.
+
+        A queue that never had a message may have no files, so it is not there.
+        """
         found: dict[str, dict[str, int]] = {}
         for slot in self:
-            found.setdefault(slot.topic, {})[str(slot.queue_id)] = slot.queue.max_offset
+            if slot.queue.max_offset:
+                found.setdefault(slot.topic, {})[str(slot.queue_id)] = slot.queue.max_offset
         return found
 
     def names(self) -> dict[str, list[int]]:

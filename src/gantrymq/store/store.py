@@ -299,6 +299,8 @@ class Store(Lookups):
     def delete_topic(self, topic: str) -> None:
         """Remove the topic's queues; what the log has of it goes with its files."""
         self._queues.remove_topic(topic)
+        if self._held:
+            self._held = deque(held for held in self._held if held[2].topic != topic)
 
     # how it is
 

@@ -229,3 +229,18 @@ def test_a_full_disk_is_an_error_and_not_the_end_of_the_process(tmp_path: Path) 
     command = [*own, script, "sh", str(tmp_path), sys.executable, SMALL_DISK]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     assert done.stdout.split() == [str(2**20), "ENOSPC"]
+
+
+WINDOWS = """
+import asyncio, ctypes, logging, mmap, pathlib, shutil, subprocess, sys, types
+import gantrymq.wire.record
+
+sys.platform = "win32"
+sys.modules["fcntl"] = None
+sys.modules["msvcrt"] = types.ModuleType("msvcrt")
+import gantrymq.store.store
+"""
+
+
+def test_the_store_can_be_imported_where_there_is_nothing_of_posix() -> None:
+    subprocess.run([sys.executable, "-c", WINDOWS], check=True)

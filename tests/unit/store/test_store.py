@@ -277,6 +277,27 @@ def test_a_deleted_topic_is_gone_and_can_be_made_again() -> None:
     assert bench.bodies("U") == [b"hello"]
 
 
+def test_what_waits_for_the_disk_does_not_bring_a_deleted_topic_back() -> None:
+    bench = Bench(mode="sync", parts=RocketParts(lambda: 10**12))
+    bench.put()
+    bench.put("U")
+    bench.store.delete_topic("T")
+    bench.store.flush()
+    bench.store.checkpoint()
+    assert bench.bodies("U") == [b"hello"]
+    assert not bench.disk.exists(ROOT / "consumequeue" / "T")
+
+
+def test_a_queue_that_never_got_its_message_is_not_missed_at_the_next_start() -> None:
+    bench = Bench(parts=RocketParts(lambda: 10**12))
+    bench.put()
+    with pytest.raises(RecordTooLarge):
+        bench.put("U", body=b"x" * 5000)
+    bench.reopen()
+    assert bench.said == []
+    assert bench.store.recovered.messages == 0
+
+
 def test_a_record_that_someone_put_into_a_body_is_not_shown_by_its_place() -> None:
     bench = Bench()
     bench.put()
