@@ -28,6 +28,8 @@ from gantrymq.wire.command import Command
 HOST: Final = "127.0.0.1"
 READY_SECONDS: Final = 90.0
 POLL_SECONDS: Final = 0.1
+ATTEMPTS: Final = 3
+"""A port that was free can be taken before the JVM comes to bind it; then others are chosen."""
 
 NAME_SERVER_HEAP: Final = ("-Xms64m", "-Xmx128m")
 BROKER_HEAP: Final = ("-Xms256m", "-Xmx768m", "-XX:MaxDirectMemorySize=512m")
@@ -109,15 +111,19 @@ class Cluster:
 
     def __init__(self, version: str, *, settings: Mapping[str, object] | None = None) -> None:
         self.version = version
-        self.home = Path(tempfile.mkdtemp(prefix=f"gantry-rocketmq-{version}-"))
-        self._servers: list[Server] = []
-        self.keep = False
-        try:
-            self._start(dict(settings or {}))
-        except BaseException:
-            self.keep = True
-            self.close()
-            raise
+        for attempt in range(ATTEMPTS):
+            self.home = Path(tempfile.mkdtemp(prefix=f"gantry-rocketmq-{version}-"))
+            self._servers: list[Server] = []
+            self.keep = False
+            try:
+                self._start(dict(settings or {}))
+                return
+            except BaseException as error:
+                again = isinstance(error, StartFailed) and attempt + 1 < ATTEMPTS
+                self.keep = not again
+                self.close()
+                if not again:
+                    raise
 
     def _start(self, settings: dict[str, object]) -> None:
         conf = self.home / "conf"
