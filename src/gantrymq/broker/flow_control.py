@@ -2,8 +2,9 @@
 
 Two things are looked at, many times a second:
 
-- **The loop.** A look that comes late says how long everything else has waited, too. One late look
-  is a hiccup; two in a row mean that more is asked of the broker than it can do.
+- **The loop.** A look that comes late says how long everything else has waited, too. One or two
+  late ones are a hiccup, of the machine perhaps; three in a row mean that more is asked of the
+  broker than it can do.
 - **The disk.** Where producers wait for it: how many of them, and for how long the disk has not
   finished anything.
 
@@ -21,6 +22,8 @@ from gantrymq.broker.config import FlowConfig
 
 INTERVAL: Final = 0.05
 """Seconds between looks."""
+LATE_LOOKS: Final = 3
+"""So many in a row are no hiccup any more."""
 
 
 class Progress(Protocol):
@@ -40,7 +43,15 @@ class Progress(Protocol):
 class FlowControl:
     """Whether messages are taken now."""
 
-    __slots__ = ("_due", "_flushed_to", "_lagged", "_store", "_stuck_since", "refusal", "settings")
+    __slots__ = (
+        "_due",
+        "_flushed_to",
+        "_late_looks",
+        "_store",
+        "_stuck_since",
+        "refusal",
+        "settings",
+    )
 
     def __init__(self, settings: FlowConfig, *, store: Progress) -> None:
         self.settings = settings
@@ -48,7 +59,7 @@ class FlowControl:
         """Why no message is taken now, or None if messages are."""
         self._store = store
         self._due: float | None = None
-        self._lagged = False
+        self._late_looks = 0
         self._flushed_to = 0
         self._stuck_since: float | None = None
 
@@ -61,8 +72,8 @@ class FlowControl:
     def _late(self, now: float) -> str | None:
         lag = 0.0 if self._due is None else now - self._due
         self._due = now + INTERVAL
-        lagged, self._lagged = self._lagged, lag > self.settings.loop_lag
-        if not (lagged and self._lagged):
+        self._late_looks = self._late_looks + 1 if lag > self.settings.loop_lag else 0
+        if self._late_looks < LATE_LOOKS:
             return None
         most = self.settings.loop_lag * 1000
         return f"requests wait for {lag * 1000:.0f}ms, {most:.0f} are the most"
