@@ -27,7 +27,15 @@ from gantrymq.store.segment import Segment, Segments
 from gantrymq.wire import record
 from gantrymq.wire.command import Buffer
 from gantrymq.wire.flags import BORN_HOST_IPV6, IPV6_BITS
-from gantrymq.wire.record import LEAST_SIZE, MAGIC_BLANK, StoredMessage
+from gantrymq.wire.record import (
+    LEAST_SIZE,
+    MAGIC_BLANK,
+    MAGIC_V1,
+    MAGIC_V2,
+    MAX_TOPIC,
+    MAX_TOPIC_V1,
+    StoredMessage,
+)
 
 BLANK_SIZE: Final = 8
 
@@ -40,6 +48,7 @@ _HEAD: Final = Struct(">iii16xqi")
 """Size, magic, body CRC, log offset, system flag."""
 _BODY_SIZE: Final = Struct(">i")
 _BODY_AT: Final = 88
+_TOPIC_WIDTHS: Final = {MAGIC_V1: 1, MAGIC_V2: 2}
 
 
 class RecordTooLarge(StoreError):
@@ -183,12 +192,20 @@ def check_body(segment: Segment, offset: int, size: int) -> str | None:
     Less than `read_whole` looks at, and without a copy: this is done for every old message read.
     """
     view, at = segment.view, offset - segment.base
-    said, _, body_crc, place, sys_flag = _HEAD.unpack_from(view, at)
+    said, magic, body_crc, place, sys_flag = _HEAD.unpack_from(view, at)
     start = at + _BODY_AT + 12 * (sys_flag & IPV6_BITS).bit_count()
     body_size: int = _BODY_SIZE.unpack_from(view, start - 4)[0]
-    if said != size or place != offset or not 0 <= body_size <= at + size - start:
-        return f"its size {said}, place {place} or body size {body_size} is wrong"
-    computed = record.crc(view[start : start + body_size])
+    end, topic_at = at + size, start + body_size
+    width = _TOPIC_WIDTHS.get(magic, 0)
+    if said != size or place != offset or not width or not 0 <= body_size <= end - start - width:
+        return f"its size {said}, magic {magic}, place {place} or body size {body_size} is wrong"
+    topic_size = int.from_bytes(view[topic_at : topic_at + width], "big")
+    raw_at = topic_at + width + topic_size + 2
+    if raw_at > end or raw_at + int.from_bytes(view[raw_at - 2 : raw_at], "big") != end:
+        return "its topic and properties do not end where it ends"  # and nobody could read it
+    if topic_size > (MAX_TOPIC_V1 if width == 1 else MAX_TOPIC):
+        return f"its topic of {topic_size} bytes is too long"
+    computed = record.crc(view[start:topic_at])
     return None if computed == body_crc else f"its body's CRC is {computed:#x}, not {body_crc:#x}"
 
 

@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final, Literal, TypeAlias
 
-from gantrymq.errors import CorruptRecord
+from gantrymq.errors import CorruptRecord, StoreError
 from gantrymq.rules.delay import DELAY_LEVELS, DelayLevels
 from gantrymq.rules.filtering import tag_code
 from gantrymq.store.queue_table import QueueTable, Slot
@@ -109,7 +109,10 @@ class Dispatcher:
         return code
 
     def _requeue(self, message: StoredMessage, gaps: Gaps) -> None:
-        slot = self._queues.obtain(message.topic, message.queue_id)
+        try:
+            slot = self._queues.obtain(message.topic, message.queue_id)
+        except StoreError as error:  # what was appended had a topic that can be
+            raise CorruptRecord(f"{message!r}: {error}") from error
         queue, offset = slot.queue, message.queue_offset
         if offset < queue.max_offset:
             if message.log_offset < queue.max_log_offset:

@@ -177,7 +177,7 @@ def test_a_wrong_size_is_found_without_copying_so_much() -> None:
 
 
 @pytest.mark.parametrize("ip", [b"\x7f\0\0\1", bytes(15) + b"\1"])
-def test_the_quick_check_sees_body_size_and_place(ip: bytes) -> None:
+def test_the_quick_check_sees_whatever_would_keep_a_reader_from_reading(ip: bytes) -> None:
     bench = Bench()
     made = message("T", 0, b"the body")
     made.born_ip = made.store_ip = ip
@@ -188,7 +188,28 @@ def test_the_quick_check_sees_body_size_and_place(ip: bytes) -> None:
     assert check_body(segment, at, made.size) is None
     assert "size" in (check_body(segment, at, made.size + 1) or "")
     body = at + 88 + 24 * (len(ip) == 16)
-    for place, why in ((at + 35, "place"), (body - 1, "body size"), (body, "CRC")):
+    end = at + made.size
+    for place, why in (
+        (at + 7, "magic"),
+        (at + 35, "place"),
+        (body - 1, "body size"),
+        (body, "CRC"),
+        (body + 8, "do not end where it ends"),  # the topic's length
+        (end - 1, "do not end where it ends"),  # the properties'
+    ):
         bench.disk.flip(path, place, 64)
         assert why in (check_body(segment, at, made.size) or "")
         bench.disk.flip(path, place, 64)
+
+
+def test_the_quick_check_refuses_a_topic_that_readers_do() -> None:
+    bench = Bench()
+    made = message("t" * 127, 0, b"b", p="x" * 200)
+    at = bench.store.append(made).log_offset
+    segment = bench.store.log.segments.files[0]
+    length = at + 88 + 1
+    grown = 127 + 10  # and the ten bytes less of properties are made up for by their length
+    raw_at = length + 1 + grown
+    segment.file.write(length, bytes([grown]))
+    segment.file.write(raw_at, struct.pack(">h", made.size - (raw_at - at) - 2))
+    assert "too long" in (check_body(segment, at, made.size) or "")

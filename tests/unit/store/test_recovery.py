@@ -188,6 +188,19 @@ def test_a_torn_tail_is_cut_at_the_last_whole_record_and_reported() -> None:
     assert "CRC" in bench.said[0]
 
 
+@pytest.mark.parametrize("known", [False, True])
+def test_a_topic_that_cannot_be_is_damage_and_does_not_keep_the_store_shut(known: bool) -> None:
+    bench, made = filled()
+    if known:
+        bench.store.checkpoint()
+        bench.disk.remove_tree(ROOT / "consumequeue")
+    topic_at = made[3].log_offset + 88 + len(made[3].body) + 1
+    damage(bench, topic_at, ord("B") ^ ord("/"))
+    bench.reopen(bench.disk.after_kill())
+    assert agrees(bench, made[:3] + made[4:] if known else made[:3])
+    assert any("cannot be a directory's name" in line for line in bench.said)
+
+
 def test_files_after_the_damage_go() -> None:
     bench, made = filled()
     damage(bench, made[2].log_offset + 100)
