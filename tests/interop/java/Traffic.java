@@ -1,3 +1,4 @@
+import java.lang.reflect.Method;
 import java.util.ArrayList;
 import java.util.Collection;
 import java.util.HashMap;
@@ -33,13 +34,20 @@ final class Traffic {
 
     /** What a consumer got, and how it is stopped. */
     private static final class Receiver {
-        private final LinkedBlockingQueue<MessageExt> got = new LinkedBlockingQueue<>();
+        private final LinkedBlockingQueue<Object> got = new LinkedBlockingQueue<>();
         private DefaultMQPushConsumer push;
         private DefaultLitePullConsumer lite;
 
         private void poll() {
             if (lite != null) {
-                got.addAll(lite.poll(100));
+                note(lite.poll(100));
+            }
+        }
+
+        /** Notes messages as they are now; the client changes those that fail. */
+        private void note(List<MessageExt> messages) {
+            for (MessageExt message : messages) {
+                got.add(Messages.describe(message));
             }
         }
 
@@ -178,7 +186,13 @@ final class Traffic {
                 receiver.push.setInstanceName(instance);
                 receiver.push.setConsumeFromWhere(ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET);
                 receiver.push.subscribe(topic, expression);
-                listen(receiver, "orderly".equals(item.get("kind")));
+                if (item.get("max") != null) {
+                    receiver.push.setMaxReconsumeTimes(CodecPeer.integer(item, "max"));
+                }
+                if (Boolean.TRUE.equals(item.get("broadcast"))) {
+                    broadcast(receiver.push);
+                }
+                listen(receiver, item);
                 receiver.push.start();
                 break;
             case "lite":
@@ -210,16 +224,32 @@ final class Traffic {
         }
     }
 
-    private static void listen(Receiver receiver, boolean orderly) {
-        if (orderly) {
+    /** The model is in one package in 4.x and in another in 5.x. */
+    @SuppressWarnings({"unchecked", "rawtypes"})
+    private static void broadcast(DefaultMQPushConsumer push) throws Exception {
+        for (Method method : DefaultMQPushConsumer.class.getMethods()) {
+            if (method.getName().equals("setMessageModel")) {
+                method.invoke(push, Enum.valueOf((Class) method.getParameterTypes()[0], "BROADCASTING"));
+            }
+        }
+    }
+
+    /** A listener that fails at each message as often as the item says, and notes every attempt. */
+    private static void listen(Receiver receiver, Map<String, Object> item) {
+        int fails = item.get("fails") == null ? 0 : CodecPeer.integer(item, "fails");
+        int level = item.get("level") == null ? 0 : CodecPeer.integer(item, "level");
+        if ("orderly".equals(item.get("kind"))) {
             receiver.push.registerMessageListener((MessageListenerOrderly) (messages, context) -> {
-                receiver.got.addAll(messages);
-                return ConsumeOrderlyStatus.SUCCESS;
+                receiver.note(messages);
+                boolean failed = messages.get(0).getReconsumeTimes() < fails;
+                return failed ? ConsumeOrderlyStatus.SUSPEND_CURRENT_QUEUE_A_MOMENT : ConsumeOrderlyStatus.SUCCESS;
             });
         } else {
             receiver.push.registerMessageListener((MessageListenerConcurrently) (messages, context) -> {
-                receiver.got.addAll(messages);
-                return ConsumeConcurrentlyStatus.CONSUME_SUCCESS;
+                receiver.note(messages);
+                context.setDelayLevelWhenNextConsume(level);
+                boolean failed = messages.get(0).getReconsumeTimes() < fails;
+                return failed ? ConsumeConcurrentlyStatus.RECONSUME_LATER : ConsumeConcurrentlyStatus.CONSUME_SUCCESS;
             });
         }
     }
@@ -231,9 +261,9 @@ final class Traffic {
         List<Object> taken = new ArrayList<>();
         while (taken.size() < CodecPeer.integer(item, "count") && System.nanoTime() < end) {
             receiver.poll();
-            MessageExt message = receiver.got.poll(20, TimeUnit.MILLISECONDS);
+            Object message = receiver.got.poll(20, TimeUnit.MILLISECONDS);
             if (message != null) {
-                taken.add(Messages.describe(message));
+                taken.add(message);
             }
         }
         return taken;
