@@ -183,14 +183,15 @@ class _Learnt:
 class Consumers:
     """The consumers of each group. RocketMQ: ConsumerManager."""
 
-    __slots__ = ("_learnt", "groups", "members", "notify")
+    __slots__ = ("_learnt", "_learnt_count", "groups", "members", "notify")
 
     def __init__(self, *, notify: bool = True) -> None:
         self.members = Members()
         self.groups: dict[str, ConsumerGroup] = {}
         self.notify = notify
         """Whether the members of a group are told of changes at all."""
-        self._learnt: dict[tuple[str, str], _Learnt] = {}
+        self._learnt: dict[str, dict[str, _Learnt]] = {}
+        self._learnt_count = 0
 
     def register(
         self,
@@ -231,16 +232,29 @@ class Consumers:
         for group in self.members.groups_of(peer):
             self.unregister(group, peer)
 
-    def learn(self, group: str, subscription: Subscription, now: float) -> None:
+    def learn(self, group: str, topic: str, expression: str, now: float) -> None:
         """A pull said what the group wants of a topic."""
-        key = group, subscription.topic
-        if key in self._learnt or len(self._learnt) < _MOST_LEARNT:
-            self._learnt[key] = _Learnt(subscription, now)
+        topics = self._learnt.get(group)
+        known = None if topics is None else topics.get(topic)
+        if known is not None:
+            known.heard = now
+            if known.subscription.expression == expression:
+                return
+        elif self._learnt_count >= _MOST_LEARNT:
+            return
+        else:
+            self._learnt_count += 1
+        wanted = Subscription(topic=topic, expression=expression)
+        self._learnt.setdefault(group, {})[topic] = _Learnt(wanted, now)
 
     def forget_learnt(self, since: float) -> None:
         """Forget what pulls said, where none said it after `since`."""
-        for key in [key for key, learnt in self._learnt.items() if learnt.heard <= since]:
-            del self._learnt[key]
+        left = {
+            group: {topic: one for topic, one in topics.items() if one.heard > since}
+            for group, topics in self._learnt.items()
+        }
+        self._learnt = {group: topics for group, topics in left.items() if topics}
+        self._learnt_count = sum(map(len, self._learnt.values()))
 
     # --- what others ask ------------------------------------------------------------------------
 
@@ -262,15 +276,15 @@ class Consumers:
         """What a group wants of a topic."""
         online = self.groups.get(group)
         found = None if online is None else online.subscriptions.get(topic)
-        if found is None and (learnt := self._learnt.get((group, topic))) is not None:
+        if found is None and (learnt := self._learnt.get(group, {}).get(topic)) is not None:
             return learnt.subscription
         return found
 
-    def topics(self, group: str) -> set[str]:
-        """The topics of which a group wants something."""
+    def is_unwanted(self, group: str, topic: str) -> bool:
+        """Whether the group is there and says what it wants, and that is nothing of this topic."""
         online = self.groups.get(group)
-        found = set() if online is None else set(online.subscriptions)
-        return found | {topic for name, topic in self._learnt if name == group}
+        says = online is not None and bool(online.subscriptions)
+        return says and self.subscription(group, topic) is None
 
     def wanting(self, topic: str) -> Iterator[str]:
         """The groups with members that want something of a topic."""

@@ -48,8 +48,8 @@ _VERSION_STEP: Final = 500
 _UNREACHED: Final = 2**63 - 1
 
 ByQueue: TypeAlias = dict[int, int]
-Key: TypeAlias = tuple[str, str]
-"""Group and topic."""
+Table: TypeAlias = dict[str, dict[str, ByQueue]]
+"""Offsets by group, topic and queue id."""
 
 
 @declared
@@ -78,9 +78,9 @@ class Offsets:
     )
 
     def __init__(self, *, keeper: Keeper, clock_ms: Callable[[], int]) -> None:
-        self._table: dict[Key, ByQueue] = {}
-        self._pulled: dict[Key, ByQueue] = {}
-        self._resets: dict[Key, ByQueue] = {}
+        self._table: Table = {}
+        self._pulled: Table = {}
+        self._resets: Table = {}
         self._version = DataVersion(timestamp_ms=clock_ms())
         self._commits = 0
         self._changed = False
@@ -97,7 +97,7 @@ class Offsets:
         for name, offsets in kept.offsets.items():
             topic, _, group = name.partition("@")
             if topic and group and "@" not in group:
-                self._table[group, topic] = offsets
+                self._table.setdefault(group, {})[topic] = offsets
 
     def keep(self) -> None:
         """Have the table written, if it changed since it was the last time."""
@@ -109,13 +109,9 @@ class Offsets:
 
     def commit(self, group: str, topic: str, queue_id: int, offset: int) -> None:
         """What comes before `offset` is done; passed over while a reset waits to be taken."""
-        key = group, topic
-        if self._resets and queue_id in self._resets.get(key, ()):
+        if self._resets and self.has_reset(group, topic, queue_id):
             return
-        offsets = self._table.get(key)
-        if offsets is None:
-            offsets = self._table[key] = {}
-        offsets[queue_id] = offset
+        _of(self._table, group, topic)[queue_id] = offset
         self._changed = True
         self._commits += 1
         if self._commits % _VERSION_STEP == 0:
@@ -123,100 +119,100 @@ class Offsets:
 
     def pulled(self, group: str, topic: str, queue_id: int, offset: int) -> None:
         """The group asked for messages from `offset` on."""
-        offsets = self._pulled.get((group, topic))
-        if offsets is None:
-            offsets = self._pulled[group, topic] = {}
-        offsets[queue_id] = offset
+        _of(self._pulled, group, topic)[queue_id] = offset
 
     def take_reset(self, group: str, topic: str, queue_id: int) -> int | None:
         """Where the group has to go on by somebody's order, which is then carried out."""
-        if not self._resets:
+        if not self._resets or not self.has_reset(group, topic, queue_id):
             return None
-        waiting = self._resets.get((group, topic))
-        if waiting is None:
-            return None
-        offset = waiting.pop(queue_id, None)
-        if not waiting:
-            del self._resets[group, topic]
+        topics = self._resets[group]
+        offset = topics[topic].pop(queue_id)
+        if not topics[topic]:
+            del topics[topic]
+        if not topics:
+            del self._resets[group]
         return offset
 
     # --- what others ask ------------------------------------------------------------------------
 
     def query(self, group: str, topic: str, queue_id: int) -> int | None:
         """How far the group has come; None if nobody knows."""
-        key = group, topic
-        reset = self._resets.get(key, {}).get(queue_id)
-        return self._table.get(key, {}).get(queue_id) if reset is None else reset
+        reset = self._resets.get(group, {}).get(topic, {}).get(queue_id)
+        return self.of(group, topic).get(queue_id) if reset is None else reset
 
     def query_pulled(self, group: str, topic: str, queue_id: int) -> int | None:
         """From where the group pulled last."""
-        return self._pulled.get((group, topic), {}).get(queue_id)
+        return self._pulled.get(group, {}).get(topic, {}).get(queue_id)
 
     def has_reset(self, group: str, topic: str, queue_id: int) -> bool:
         """Whether a reset waits to be taken."""
-        return queue_id in self._resets.get((group, topic), ())
+        return queue_id in self._resets.get(group, {}).get(topic, ())
 
     def of(self, group: str, topic: str) -> Mapping[int, int]:
         """How far the group has come in the queues of a topic."""
-        return self._table.get((group, topic), {})
+        return self._table.get(group, {}).get(topic, {})
 
     def topics_of(self, group: str) -> list[str]:
         """The topics in which the group has offsets."""
-        return [topic for name, topic in self._table if name == group]
+        return list(self._table.get(group, ()))
 
     def groups_of(self, topic: str) -> list[str]:
         """The groups that have offsets in a topic."""
-        return [group for group, name in self._table if name == topic]
+        return [group for group, topics in self._table.items() if topic in topics]
 
     def groups(self) -> list[str]:
         """Every group that has offsets."""
-        return list(dict.fromkeys(group for group, _ in self._table))
+        return list(self._table)
 
     def least(self, topic: str, *, without: Collection[str] = ()) -> Iterator[tuple[int, int]]:
         """Queue ids and offsets of the groups that have some in a topic, one after the other."""
-        for (group, name), offsets in self._table.items():
-            if name == topic and group not in without:
-                yield from offsets.items()
+        for group, topics in self._table.items():
+            if group not in without:
+                yield from topics.get(topic, {}).items()
 
     def snapshot(self) -> KeptOffsets:
         """The table as it is now, in the form that is kept and sent."""
-        topics: dict[str, list[str]] = {}
-        for group, topic in self._table:
-            topics.setdefault(group, []).append(topic)
-        offsets = {f"{topic}@{group}": dict(held) for (group, topic), held in self._table.items()}
-        return KeptOffsets(version=self._version, topics=topics, offsets=offsets)
+        return KeptOffsets(
+            version=self._version,
+            topics={group: list(topics) for group, topics in self._table.items()},
+            offsets={
+                f"{topic}@{group}": dict(held)
+                for group, topics in self._table.items()
+                for topic, held in topics.items()
+            },
+        )
 
     # --- changes --------------------------------------------------------------------------------
 
     def reset(self, group: str, topic: str, queue_id: int, offset: int) -> None:
         """Have the group go on at `offset`, whatever it is doing now."""
-        key = group, topic
-        self._resets.setdefault(key, {})[queue_id] = offset
-        self._table.setdefault(key, {})[queue_id] = offset
+        _of(self._resets, group, topic)[queue_id] = offset
+        _of(self._table, group, topic)[queue_id] = offset
         self._touch()
 
     def clone(self, source: str, target: str, topic: str) -> None:
         """Give a group the offsets of another."""
-        offsets = self._table.get((source, topic))
+        offsets = self.of(source, topic)
         if offsets:
-            self._table[target, topic] = dict(offsets)
+            self._table.setdefault(target, {})[topic] = dict(offsets)
             self._touch()
 
     def drop_group(self, group: str) -> None:
         """Forget where a group was."""
-        self._drop(lambda key: key[0] == group)
+        for table in (self._table, self._pulled, self._resets):
+            table.pop(group, None)
+        self._touch()
 
     def drop_topic(self, topic: str) -> None:
         """Forget where anybody was in a topic."""
-        self._drop(lambda key: key[1] == topic)
+        for table in (self._table, self._pulled, self._resets):
+            for group in [group for group, topics in table.items() if topic in topics]:
+                del table[group][topic]
+                if not table[group]:
+                    del table[group]
+        self._touch()
 
     # --- inside ---------------------------------------------------------------------------------
-
-    def _drop(self, gone: Callable[[Key], bool]) -> None:
-        for table in (self._table, self._pulled, self._resets):
-            for key in [key for key in table if gone(key)]:
-                del table[key]
-        self._touch()
 
     def _touch(self) -> None:
         self._changed = True
@@ -229,7 +225,24 @@ class Offsets:
         )
 
     def _tree(self) -> Tree:
-        return shape(KeptOffsets).write(self.snapshot())
+        """As `shape` would write it, without a look at each of what may be very many numbers."""
+        kept = self.snapshot()
+        return {
+            "dataVersion": shape(DataVersion).write(kept.version),
+            "groupTopicMap": kept.topics,
+            "offsetTable": kept.offsets,
+        }
+
+
+def _of(table: Table, group: str, topic: str) -> ByQueue:
+    """The offsets of a group in a topic, to be changed."""
+    topics = table.get(group)
+    if topics is None:
+        topics = table[group] = {}
+    offsets = topics.get(topic)
+    if offsets is None:
+        offsets = topics[topic] = {}
+    return offsets
 
 
 def first_offset(store: Store, topic: str, queue_id: int) -> int:

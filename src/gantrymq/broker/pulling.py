@@ -216,6 +216,9 @@ def _check(request: PullMessage, broker: Broker, peer: Peer) -> _Terms:
         )
     if request.flags & _SUBSCRIPTION:
         wanted = _asked_for(request)
+        broker.consumers.learn(
+            request.group, request.topic, request.subscription or EVERYTHING, broker.now()
+        )
     else:
         wanted = _subscribed(request, broker, group)
     return _Terms(group, topic, wanted)

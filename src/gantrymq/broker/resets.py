@@ -172,13 +172,10 @@ def clone_group_offsets(request: CloneGroupOffsets, broker: Broker, _peer: Peer)
     """Give a group the offsets of another, in one topic or in all that it consumes."""
     source = request.source_group
     topics = [request.topic] if request.topic else broker.offsets.topics_of(source)
-    wanted = broker.consumers.topics(source)
     for topic in topics:
-        if topic not in broker.topics.table:
-            continue
-        if wanted and topic not in wanted and not request.offline:
-            continue
-        broker.offsets.clone(source, request.target_group, topic)
+        is_left = not request.offline and broker.consumers.is_unwanted(source, topic)
+        if topic in broker.topics.table and not is_left:
+            broker.offsets.clone(source, request.target_group, topic)
     return Done()
 
 

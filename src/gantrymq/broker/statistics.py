@@ -5,6 +5,7 @@ RocketMQ: AdminBrokerProcessor.
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
@@ -76,13 +77,14 @@ def get_consume_stats(request: GetConsumeStats, broker: Broker, _peer: Peer) -> 
     return ConsumeStatsReply(queues=queues, consume_tps=tps)
 
 
-def get_broker_consume_stats(
+async def get_broker_consume_stats(
     request: GetBrokerConsumeStats, broker: Broker, peer: Peer
 ) -> BrokerConsumeStats:
-    """How far every group has come in every topic."""
+    """How far every group has come in every topic; others have a turn after each group."""
     groups: list[dict[str, list[GroupProgress]]] = []
     behind = in_flight = 0
-    for group in broker.groups.table:
+    for group in list(broker.groups.table):
+        await asyncio.sleep(0)
         progresses: list[GroupProgress] = []
         topics = broker.offsets.topics_of(group)
         for topic, settings in _consumed(group, topics, broker):
@@ -106,11 +108,10 @@ def get_broker_consume_stats(
 def _consumed(
     group: str, topics: Iterable[str], broker: Broker
 ) -> Iterable[tuple[str, TopicSettings]]:
-    """Those of the topics that exist, and that the group wants, if anyone knows what it wants."""
-    wanted = broker.consumers.topics(group)
+    """Those of the topics that exist and that the group still wants, as far as anyone knows."""
     for topic in topics:
         settings = broker.topics.table.get(topic)
-        if settings is not None and (not wanted or topic in wanted):
+        if settings is not None and not broker.consumers.is_unwanted(group, topic):
             yield topic, settings
 
 

@@ -282,16 +282,32 @@ def test_subscriptions_by_anything_else_are_refused():
 @on_loop
 def test_what_pulls_say_they_want_is_remembered_for_ten_minutes(rig):
     consumers = rig.broker.consumers
-    (wanted,) = wants("orders")
-    consumers.learn("billing", wanted, 0.0)
-    assert consumers.subscription("billing", "orders") is wanted
-    assert consumers.topics("billing") == {"orders"}
-    rig.seconds = 599.0
+    rig.send()
+    rig.pull(subscription="red")
+    assert consumers.subscription("billing", "orders").expression == "red"
+    rig.seconds = 300.0
+    rig.pull(subscription="red")
+    rig.pull(subscription="blue")
+    rig.seconds = 899.0
     rig.broker.expire_clients()
-    assert consumers.subscription("billing", "orders") is wanted
-    rig.seconds = 600.0
+    assert consumers.subscription("billing", "orders").expression == "blue"
+    rig.seconds = 900.0
     rig.broker.expire_clients()
     assert consumers.subscription("billing", "orders") is None
     beat(rig, Client(), consumes={"billing": wants("orders", expression="a")})
     assert consumers.subscription("billing", "orders").expression == "a"
     assert list(consumers.wanting("orders")) == ["billing"]
+
+
+@on_loop
+def test_what_a_group_says_it_wants_is_all_it_wants_but_for_its_pulls(rig):
+    unwanted = rig.broker.consumers.is_unwanted
+    assert not unwanted("billing", "bills")
+    one = Client()
+    beat(rig, one, consumes={"billing": []})
+    assert not unwanted("billing", "bills")
+    beat(rig, one, consumes={"billing": wants("orders")})
+    assert (unwanted("billing", "bills"), unwanted("billing", "orders")) == (True, False)
+    rig.send("bills")
+    rig.pull("bills")
+    assert not unwanted("billing", "bills")

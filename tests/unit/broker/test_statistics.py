@@ -88,17 +88,17 @@ def test_topics_that_a_group_no_longer_wants_do_not_show(rig):
 
 
 @on_loop
-def test_how_far_all_groups_have_come(rig):
+async def test_how_far_all_groups_have_come(rig):
     prepared(rig)
     rig.send("bills")
     rig.broker.groups.settings("audit")
     rig.broker.offsets.commit("audit", "bills", 0, 1)
 
-    def ask(**how):
+    async def ask(**how):
         request = GetBrokerConsumeStats(**how)
-        return statistics.get_broker_consume_stats(request, rig.broker, rig.caller)
+        return await statistics.get_broker_consume_stats(request, rig.broker, rig.caller)
 
-    answer = ask()
+    answer = await ask()
     assert (answer.total_behind, answer.total_in_flight) == (3, 2)
     assert answer.broker_address == "10.0.0.1:10911"
     by_group = {name: found for group in answer.groups for name, found in group.items()}
@@ -107,7 +107,7 @@ def test_how_far_all_groups_have_come(rig):
     assert billing.queues[queue(0)].consumer_offset == 2
     assert by_group["TOOLS_CONSUMER"] == []
     rig.broker.topics.table["bills"].ordered = True
-    ordered = {name: len(found) for group in ask(ordered=True).groups
+    ordered = {name: len(found) for group in (await ask(ordered=True)).groups
                for name, found in group.items()}  # fmt: skip
     assert (ordered["audit"], ordered["billing"]) == (1, 0)
 
