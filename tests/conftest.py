@@ -10,6 +10,7 @@ from __future__ import annotations
 import gc
 import os
 import shutil
+import signal
 import socket
 import threading
 from collections import Counter
@@ -24,6 +25,11 @@ from hypothesis import settings
 settings.register_profile("gantry", deadline=None, derandomize=True)
 settings.register_profile("explore", deadline=None, max_examples=5_000)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "gantry"))
+
+# Started in the background, as `./dev test &` is, a shell has us ignore Ctrl-C, and so would every
+# program that the tests start and interrupt.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 INTEROP_TOOLS = ("mvn", "java", "javac")
 
