@@ -4,6 +4,8 @@
 GantryError
 ├── ConfigError (ValueError)      a setting is wrong; the text names it
 ├── ClosedError                   used after close()
+├── AlreadyExists                 what was to be made is there already
+├── PartlyDone                    some servers did it and others did not
 ├── ProtocolError
 │   ├── LocalProtocolError        we were about to break the protocol
 │   │   └── InvalidInput (ValueError)   a name, message or property that RocketMQ would refuse
@@ -26,6 +28,7 @@ broker or a moment later) and `refresh_route` (the cached route is the likely ca
 from __future__ import annotations
 
 from collections.abc import Mapping
+from types import MappingProxyType
 from typing import ClassVar, Self
 
 
@@ -42,6 +45,37 @@ class ConfigError(GantryError, ValueError):
 
 class ClosedError(GantryError):
     """Something was used after its `close()`."""
+
+
+class AlreadyExists(GantryError):
+    """What was to be made is there already; nothing was changed."""
+
+
+class PartlyDone(GantryError):
+    """Some servers did what was asked and others did not: `done` has their names, `failed` why."""
+
+    def __init__(
+        self,
+        what: str,
+        where: str = "servers",
+        *,
+        done: tuple[str, ...] = (),
+        failed: Mapping[str, GantryError] = MappingProxyType({}),
+    ) -> None:
+        self.what = what
+        self.where = where
+        self.done = done
+        self.failed = dict(failed)
+        super().__init__(what, where)
+
+    def __str__(self) -> str:
+        count = len(self.done) + len(self.failed)
+        why = "; ".join(f"{name}: {error}" for name, error in self.failed.items())
+        done = ", ".join(self.done) or "none"
+        return f"{self.what}: done at {len(self.done)} of {count} {self.where} ({done}); {why}"
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return type(self), self.args, {"done": self.done, "failed": self.failed}
 
 
 class ProtocolError(GantryError):
