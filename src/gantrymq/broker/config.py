@@ -255,6 +255,33 @@ class DelaysConfig:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class TransactionsConfig:
+    """When producers are asked about messages that they have not decided on."""
+
+    refuse: bool = setting(
+        False, "refuse messages that are sent in a transaction", rocketmq="rejectTransactionMessage"
+    )
+    immunity: Seconds = setting(
+        6.0,
+        "how long a producer has before it is asked, unless its message says otherwise",
+        rocketmq=millis("transactionTimeOut"),
+        check=at_least(0),
+    )
+    interval: Seconds = setting(
+        30.0,
+        "time between two questions about a message",
+        rocketmq=millis("transactionCheckInterval"),
+        check=at_least(0.01),
+    )
+    most_checks: int = setting(
+        15,
+        "how often is asked before a message is put aside",
+        rocketmq="transactionCheckMax",
+        check=at_least(0),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class FlowConfig:
     """When messages are refused because others have to wait already."""
 
@@ -294,6 +321,7 @@ class BrokerConfig:
     pulls: PullConfig = group(PullConfig, "what is handed to consumers")
     groups: GroupsConfig = group(GroupsConfig, "how consumer groups come to be")
     delays: DelaysConfig = group(DelaysConfig, "how messages wait")
+    transactions: TransactionsConfig = group(TransactionsConfig, "when producers are asked")
     flow: FlowConfig = group(FlowConfig, "when messages are refused")
     store: StoreConfig = group(StoreConfig, "how messages are kept")
     permission: int = setting(

@@ -12,7 +12,7 @@ The checks come in RocketMQ's order, so that of two mistakes the same one is tol
 | there is no such topic and it cannot be made | 17 |
 | there is no such queue | 29 |
 | a retry topic of a group that there is not | 26 |
-| a transaction | 16 |
+| a transaction, where there are to be none | 16 |
 | what the store has to say | see `storing` |
 
 Whether the topic itself may be written to is not asked: clients do not send where they may not.
@@ -157,10 +157,7 @@ def _send(request: SendMessage, broker: Broker, peer: Peer) -> SendReply | Await
     if not len(body):
         raise MessageIllegal.because("the message is illegal: it has no body")
     text, unique = broker.marks.put(request.properties)
-    if _HALF in text and _is_true(text, properties.HALF_MESSAGE):
-        raise NoPermission.because(
-            f"the broker[{broker.config.identity.name}] sending transaction message is forbidden"
-        )
+    half = _HALF in text and _is_half(text, request)
     if settings.attributes:
         _check_keys(settings, text)
     queue_id = request.queue_id
@@ -184,7 +181,10 @@ def _send(request: SendMessage, broker: Broker, peer: Peer) -> SendReply | Await
         store_port=hosts.store_port,
         reconsume_times=request.reconsume_times,
     )
-    appended = broker.storing.put(message)
+    if half:
+        appended = broker.transactions.begin(message, request.group)
+    else:
+        appended = broker.storing.put(message)
     reply = SendReply(
         message_id=appended.offset_id,
         queue_id=queue_id,
@@ -259,6 +259,13 @@ def _is_true(text: str, name: str, *, otherwise: bool = False) -> bool:
     """A property that says true or false, as Java reads it."""
     value = properties.find_text(text, name)
     return otherwise if value is None else value.lower() == "true"
+
+
+def _is_half(text: str, request: SendMessage) -> bool:
+    """Whether the message waits for a decision; one that failed and comes back has had its own."""
+    if request.reconsume_times > 0 and properties.find_text(text, properties.DELAY):
+        return False
+    return _is_true(text, properties.HALF_MESSAGE)
 
 
 async def _later(reply: SendReply, appended: Appended, broker: Broker, *, waits: bool) -> SendReply:

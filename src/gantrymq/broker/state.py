@@ -30,6 +30,9 @@ from gantrymq.broker.registration import Registrar
 from gantrymq.broker.sending import Marks
 from gantrymq.broker.storing import Storing
 from gantrymq.broker.topics import Topics
+from gantrymq.broker.transaction_checks import Checks
+from gantrymq.broker.transaction_notes import Notes
+from gantrymq.broker.transactions import KEEP_INTERVAL, TICK, Transactions
 from gantrymq.broker.waiting import Waiting
 from gantrymq.protocol.names import SCHEDULE_TOPIC
 from gantrymq.rules.delay import DelayLevels
@@ -80,6 +83,7 @@ class Broker:
     """The same by the wall clock."""
     marks: Marks
     storing: Storing
+    transactions: Transactions
     waiting: Waiting
     flow: FlowControl
     registrar: Registrar
@@ -90,12 +94,14 @@ class Broker:
         self.groups.load()
         self.offsets.load()
         self.delays.load()
+        self.transactions.load()
         self.modes.load()
         self.changes.load()
 
     def start(self) -> None:
         """Begin what goes on by itself, on the running loop."""
         self.delays.start()
+        self.transactions.start()
 
     def chores(self) -> Iterable[Chore]:
         """What has to be done from time to time."""
@@ -103,6 +109,8 @@ class Broker:
         yield Chore(name="clients", interval=SCAN_INTERVAL, do=self.expire_clients)
         yield Chore(name="offsets", interval=config.groups.keep_interval, do=self.offsets.keep)
         yield Chore(name="delays", interval=config.delays.keep_interval, do=self.delays.keep)
+        yield Chore(name="transactions", interval=TICK, do=self.transactions.tick)
+        yield Chore(name="ends", interval=KEEP_INTERVAL, do=self.transactions.keep)
         yield Chore(name="locks", interval=FORGET_INTERVAL, do=self.locks.forget)
         yield Chore(name="counts", interval=COUNT_INTERVAL, do=self.counts.tick)
 
@@ -127,6 +135,7 @@ class Broker:
         self.consumers.notify = config.groups.notify
         self.waiting.settings = config.pulls
         self.flow.settings = config.flow
+        self.transactions.settings = config.transactions
         self.registrar.settings = config.registering
         self.registrar.permit(config.permission)
 
@@ -153,6 +162,7 @@ class Broker:
     async def close(self) -> None:
         """Return when everything that is kept is on disk; the store is closed by who opened it."""
         self.delays.stop()
+        self.transactions.stop()
         self.offsets.keep()
         await self.keeper.close()
 
@@ -190,6 +200,9 @@ def assemble(
         runtime=runtime,
     )
     waiting = Waiting(config.pulls)
+    producers = Producers()
+    offsets = Offsets(keeper=keeper, clock_ms=clock_ms)
+    storing = Storing(store=store, delays=delays, counts=counts)
 
     def arrived(
         topic: str, queue_id: int, offset: int, code: int, store_ms: int, raw: bytes
@@ -208,10 +221,10 @@ def assemble(
         store=store,
         keeper=keeper,
         topics=topics,
-        producers=Producers(),
+        producers=producers,
         consumers=consumers,
         groups=Groups(config.groups, consumers=consumers, keeper=keeper, clock_ms=clock_ms),
-        offsets=Offsets(keeper=keeper, clock_ms=clock_ms),
+        offsets=offsets,
         locks=Locks(now=now),
         delays=delays,
         modes=RequestModes(keeper=keeper),
@@ -227,7 +240,18 @@ def assemble(
         boot=now(),
         boot_ms=clock_ms(),
         marks=Marks(identity, next_id),
-        storing=Storing(store=store, delays=delays, counts=counts),
+        storing=storing,
+        transactions=Transactions(
+            config.transactions,
+            store=store,
+            storing=storing,
+            topics=topics,
+            checks=Checks(producers=producers.members, broker=identity.name, now=now),
+            notes=Notes(
+                store=store, storing=storing, offsets=offsets, keeper=keeper, clock_ms=clock_ms
+            ),
+            clock_ms=clock_ms,
+        ),
         waiting=waiting,
         flow=FlowControl(config.flow, store=store),
         registrar=registrar,

@@ -29,6 +29,7 @@ from gantrymq.errors import (
     ServiceUnavailable,
     StoreFull,
 )
+from gantrymq.protocol.names import HALF_TOPIC
 from gantrymq.protocol.sending import SendStatus
 from gantrymq.store.commit_log import RecordTooLarge
 from gantrymq.store.flush import Outcome
@@ -82,7 +83,12 @@ class Storing:
         return appended
 
     def _delay(self, message: StoredMessage) -> None:
-        """Have the message wait if it names a delay; these are delay levels only."""
+        """Have the message wait if it names a delay; a half message does that when it is committed.
+
+        These are delay levels only.
+        """
+        if message.topic == HALF_TOPIC:
+            return
         self._delays.redirect(message)
         raw = message.property_bytes
         if any(properties.find(raw, name) for name in _TIMERS):

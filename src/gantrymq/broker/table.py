@@ -22,6 +22,7 @@ from gantrymq.broker import (
     sending,
     statistics,
     topics,
+    transactions,
 )
 from gantrymq.protocol.assignments import GetAllRequestModes, QueryAssignment, SetRequestMode
 from gantrymq.protocol.base import table
@@ -80,6 +81,7 @@ from gantrymq.protocol.topics import (
     PutTopic,
     PutTopics,
 )
+from gantrymq.protocol.transactions import EndTransaction, ResumeHalfMessage
 
 HANDLERS: Final = table(
     # messages
@@ -88,6 +90,8 @@ HANDLERS: Final = table(
     PullMessage.answered_by(pulling.pull_message),
     LitePullMessage.answered_by(pulling.pull_message),
     SendBack.answered_by(retries.send_back),
+    EndTransaction.answered_by(transactions.end_transaction),
+    ResumeHalfMessage.answered_by(transactions.resume_half_message),
     QueryMessages.answered_by(queries.query_messages),
     ViewMessage.answered_by(queries.view_message),
     QueryConsumeQueue.answered_by(queries.query_consume_queue),

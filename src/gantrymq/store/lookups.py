@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import NamedTuple
 
 from gantrymq.errors import CorruptRecord
@@ -9,7 +10,7 @@ from gantrymq.store import system
 from gantrymq.store.config import ReadConfig
 from gantrymq.store.opening import StoreFiles
 from gantrymq.store.reading import MAX_PULL_BYTES, Found, Matches, Reader, Status
-from gantrymq.store.recovery import Report
+from gantrymq.store.recovery import Report, Walk
 from gantrymq.store.shapes import Queue
 from gantrymq.wire.flags import TRANSACTION_BITS, Transaction
 from gantrymq.wire.record import StoredMessage
@@ -72,6 +73,24 @@ class Lookups:
             if known != log_offset and found.sys_flag & TRANSACTION_BITS in IN_QUEUES:
                 raise CorruptRecord(f"log offset {log_offset}: {found!r} is at {known}")
         return found
+
+    def messages(
+        self, topic: str, queue_id: int, start: int
+    ) -> Iterator[tuple[int, StoredMessage]]:
+        """The messages of a queue from an offset on, with theirs; damaged ones are missing."""
+        queue = self.queue(topic, queue_id)
+        offset, end = (0, 0) if queue is None else (max(start, queue.min_offset), queue.max_offset)
+        while queue is not None and offset < end:
+            for log_offset, _, _ in queue.entries(offset, end - offset):
+                try:
+                    yield offset, self.message_at(log_offset)
+                except CorruptRecord as error:
+                    self._reader.report(f"{topic}[{queue_id}] @ {offset} is lost: {error}")
+                offset += 1
+
+    def records(self, start: int) -> Iterator[StoredMessage]:
+        """The messages of the log from the end of any of them on; damaged ones are missing."""
+        yield from Walk(self.log, max(start, self.log.start), self.log.end)
 
     def query(
         self, topic: str, key: str, *, limit: int = 32, begin_ms: int = 0, end_ms: int = 2**63 - 1

@@ -83,12 +83,18 @@ class Nobody:
 class Rig:
     """A broker with such settings (`__` for the dot), and what tests do with it."""
 
-    def __init__(self, *, files: MemoryFiles | None = None, **settings: Any) -> None:
+    def __init__(
+        self,
+        *,
+        files: MemoryFiles | None = None,
+        disk: FaultyDisk | None = None,
+        **settings: Any,
+    ) -> None:
         flags = {name.replace("__", "."): value for name, value in settings.items()}
         small = {"log.segment_size": 1 << 20, "index.slots": 100, "index.entries": 1000}
         flags = {f"store.{name}": value for name, value in small.items()} | flags
         self.config = load(BrokerConfig, flags=flags).value
-        self.disk = FaultyDisk()
+        self.disk = disk or FaultyDisk()
         self.files = files or MemoryFiles()
         self.now_ms = START_MS
         self.seconds = 0.0

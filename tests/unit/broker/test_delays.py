@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
 from itertools import pairwise
-from typing import Any
 
 import pytest
 
@@ -18,45 +16,9 @@ from gantrymq.rules.delay import DELAY_LEVELS
 from gantrymq.wire import properties
 from gantrymq.wire.flags import Transaction
 from gantrymq.wire.record import StoredMessage
-from tests.support import run_on, until
-from tests.unit.broker.rig import START_MS, Rig
-
-
-class TimedRig(Rig):
-    """A broker whose clocks go with the loop's; setting `now_ms` sets the wall clock."""
-
-    set_by = 0
-
-    @property
-    def now_ms(self) -> int:  # type: ignore[override]
-        return START_MS + round(asyncio.get_running_loop().time() * 1000) + self.set_by
-
-    @now_ms.setter
-    def now_ms(self, value: int) -> None:
-        self.set_by += value - self.now_ms
-
-    def delay(self, level: object, body: bytes = b"later", *, topic: str = "orders") -> None:
-        """Send a message that waits."""
-        self.send(topic, body, properties=properties.join({"DELAY": str(level), "TAGS": "red"}))
-
-
-def timed(**settings: Any) -> Callable[[Callable[..., Any]], Callable[[], None]]:
-    """Runs a test with such a rig, which delivers."""
-
-    def decorate(test: Callable[..., Any]) -> Callable[[], None]:
-        def run() -> None:
-            async def main() -> None:
-                rig = TimedRig(**settings).load()
-                rig.broker.start()
-                await test(rig)
-                await rig.broker.close()
-
-            run_on("virtual", main())
-
-        run.__name__, run.__doc__ = test.__name__, test.__doc__
-        return run
-
-    return decorate
+from tests.support import until
+from tests.unit.broker.rig import START_MS
+from tests.unit.broker.timed import timed
 
 
 def waiting(level: object, sys_flag: int = 0, **more: str) -> StoredMessage:
@@ -170,7 +132,8 @@ async def test_a_delivered_message_is_counted(rig):
 async def test_a_half_message_is_not_delivered_but_those_after_it_are(rig):
     message = waiting(1)
     message.topic = "RMQ_SYS_TRANS_HALF_TOPIC"
-    rig.broker.storing.put(message)
+    rig.broker.delays.redirect(message)
+    rig.store.append(message)
     rig.delay(1)
     await asyncio.sleep(2)
     assert rig.store.queue("RMQ_SYS_TRANS_HALF_TOPIC", 3) is None

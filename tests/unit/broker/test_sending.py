@@ -169,7 +169,6 @@ def test_batches_that_are_refused(rig, fields, remark):
         ({"topic": "bills", "default_topic_queues": 0, "queue_id": -1}, 29, "no queue to write"),
         ({"body": b""}, 13, "it has no body"),
         ({"flags": 0x80}, 13, "says that the message is a batch"),
-        ({"properties": "TRAN_MSG\x01true\x02"}, 16, "sending transaction message is forbidden"),
         ({"properties": "x\x01" + "y" * 32_767 + "\x02"}, 13, "properties length limit 32KB"),
         ({"body": bytes(4 * 2**20 + 1)}, 13, "msg body length limit 4194304B"),
         ({"properties": "TIMER_DELAY_SEC\x013\x02"}, 1, "accurate timer message is not enabled"),
