@@ -1,5 +1,52 @@
-"""A message platform that speaks Apache RocketMQ's wire protocol; importing it starts nothing."""
+"""A message platform in Python that speaks Apache RocketMQ's protocol; importing it starts nothing.
+
+```python
+import gantrymq as gantry
+
+async with gantry.AsyncProducer("rmq://localhost:9876") as producer:
+    await producer.send("orders", b"hello")
+```
+
+The names below are loaded when they are first used.
+"""
 
 from __future__ import annotations
 
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from gantrymq.client.producer import AsyncProducer as AsyncProducer
+    from gantrymq.model import Message as Message
+    from gantrymq.model import MessageQueue as MessageQueue
+    from gantrymq.model import ReceivedMessage as ReceivedMessage
+    from gantrymq.model import SendReceipt as SendReceipt
+    from gantrymq.model import SendStatus as SendStatus
+    from gantrymq.model import Subscription as Subscription
+
 __version__ = "0.1.0"
+
+_PLACES: Final = {
+    "gantrymq.client.producer": ("AsyncProducer",),
+    "gantrymq.model": (
+        "Message", "MessageQueue", "ReceivedMessage", "SendReceipt", "SendStatus", "Subscription",
+    ),
+}  # fmt: skip
+_PLACE_OF: Final = {name: place for place, names in _PLACES.items() for name in names}
+
+__all__ = [
+    *sorted(_PLACE_OF),
+]
+
+
+def __getattr__(name: str) -> Any:
+    place = _PLACE_OF.get(name)
+    if place is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(import_module(place), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_PLACE_OF})

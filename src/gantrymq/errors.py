@@ -6,6 +6,14 @@ GantryError
 ├── ClosedError                   used after close()
 ├── AlreadyExists                 what was to be made is there already
 ├── PartlyDone                    some servers did it and others did not
+├── StateError                    not in this state: started twice, or not started yet
+├── RouteError                    it is not known where to send or read
+│   ├── NoNameServers             none was given
+│   └── NoRoute                   the name server knows nobody who has the topic
+├── SendFailed                    every attempt at a message failed; says what is known of it
+│   └── SendTimeout               the time for it is over
+├── RequestTimeout                a request message was sent, and no answer came in time
+├── BufferFull                    no room for another message that is to be sent later
 ├── ProtocolError
 │   ├── LocalProtocolError        we were about to break the protocol
 │   │   └── InvalidInput (ValueError)   a name, message or property that RocketMQ would refuse
@@ -76,6 +84,80 @@ class PartlyDone(GantryError):
 
     def __reduce__(self) -> tuple[object, ...]:
         return type(self), self.args, {"done": self.done, "failed": self.failed}
+
+
+class StateError(GantryError):
+    """Something was started twice, or used before it was started; the text names its state."""
+
+
+class RouteError(GantryError):
+    """It is not known where to send to or read from. `code` is the one that Java clients give."""
+
+    code: ClassVar[int] = 0
+
+
+class NoNameServers(RouteError):
+    """No name server was given, by nobody and nothing."""
+
+    code = 10004
+
+
+class NoRoute(RouteError):
+    """The name server knows of no broker that has the topic; the text says what may be the cause.
+
+    RocketMQ: "No route info of this topic".
+    """
+
+    code = 10005
+
+
+class SendFailed(GantryError):
+    """A message could not be sent; the text says where it was tried, and what would help.
+
+    `maybe_stored` says that an attempt ended without an answer: the message may be there all the
+    same, and sending it again may make two of it. `code` is the broker's, or else the one that
+    Java clients give: 10001 no connection, 10002 no answer in time, 10003 no such broker, 10004 no
+    name server, 10005 no route. The last attempt's own error is the `__cause__`.
+    """
+
+    def __init__(
+        self,
+        text: str,
+        *,
+        topic: str = "",
+        brokers: tuple[str, ...] = (),
+        elapsed: float = 0.0,
+        code: int = 0,
+        maybe_stored: bool = False,
+        hint: str = "",
+    ) -> None:
+        super().__init__(text)
+        self.topic = topic
+        self.brokers = brokers
+        """The brokers that were tried, in order; one that was tried twice is named twice."""
+        self.elapsed = elapsed
+        self.code = code
+        self.maybe_stored = maybe_stored
+        self.hint = hint
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return type(self), self.args, dict(self.__dict__)
+
+
+class SendTimeout(SendFailed, TimeoutError):
+    """The time that was given for a send is over."""
+
+
+class RequestTimeout(GantryError, TimeoutError):
+    """No answer to a request message came in time, though the message was sent."""
+
+    code: ClassVar[int] = 10006
+
+
+class BufferFull(GantryError):
+    """There is no room for another message that is to be sent later: wait, or send less."""
+
+    retriable = True
 
 
 class ProtocolError(GantryError):

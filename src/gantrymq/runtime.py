@@ -11,7 +11,7 @@ code. A flow that suspends all the same has awaited something foreign, and is to
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Coroutine, Iterator
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 if TYPE_CHECKING:
     from gantrymq.protocol.base import Reply, Request
@@ -23,10 +23,14 @@ _FOREIGN_AWAIT = "a flow awaited something other than its Runtime"
 
 
 class Runtime(Protocol):
-    """The three things a flow may ask for."""
+    """The things a flow may ask for."""
 
     async def call(self, address: str, request: Request[R], *, timeout: float) -> R:
         """The reply of the peer at `address`, within `timeout` seconds or `CallTimeout`."""
+        ...
+
+    async def tell(self, address: str, request: Request[Any]) -> None:
+        """Send `request` one-way: nothing comes back, and it may be lost."""
         ...
 
     async def sleep(self, seconds: float) -> None:

@@ -14,12 +14,13 @@ import pytest
 from gantrymq.broker.app import BrokerServer
 from gantrymq.broker.config import BrokerConfig
 from gantrymq.errors import NotSupported, StoreError
+from gantrymq.model import SendStatus
 from gantrymq.nameserver.app import NameServer
 from gantrymq.net.addresses import join_address, split_address
 from gantrymq.net.aio import Peer, connect
 from gantrymq.protocol.pulling import PullFlag, PullMessage, PullReply
 from gantrymq.protocol.routing import GetRoute, TopicRoute
-from gantrymq.protocol.sending import SendBatch, SendMessage, SendReply, SendStatus
+from gantrymq.protocol.sending import SendBatch, SendMessage, SendReply
 from gantrymq.protocol.topics import DeleteTopic, GetTopics, PutTopic
 from gantrymq.settings import load
 from gantrymq.wire import batch, record

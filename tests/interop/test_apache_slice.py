@@ -18,6 +18,7 @@ from apache import Cluster
 from peer import JavaPeer
 
 from gantrymq.errors import ReplyError
+from gantrymq.model import SendStatus
 from gantrymq.net import aio
 from gantrymq.net.options import PeerOptions
 from gantrymq.protocol import pop_handles
@@ -32,7 +33,7 @@ from gantrymq.protocol.pop_handles import PopHandle
 from gantrymq.protocol.popping import AckMessage, PopMessages, PopReply
 from gantrymq.protocol.pulling import PullFlag, PullMessage, ViewMessage
 from gantrymq.protocol.routing import GetRoute
-from gantrymq.protocol.sending import SendBatch, SendMessage, SendReply, SendStatus
+from gantrymq.protocol.sending import SendBatch, SendMessage, SendReply
 from gantrymq.wire import batch, properties, record
 from gantrymq.wire.batch import BatchMessage
 from gantrymq.wire.codes import ResponseCode

@@ -29,8 +29,8 @@ from gantrymq.errors import (
     ServiceUnavailable,
     StoreFull,
 )
+from gantrymq.model import SendStatus
 from gantrymq.protocol.names import HALF_TOPIC
-from gantrymq.protocol.sending import SendStatus
 from gantrymq.store.commit_log import RecordTooLarge
 from gantrymq.store.flush import Outcome
 from gantrymq.wire import properties

@@ -29,6 +29,7 @@ from gantrymq.net.options import PLAIN, PeerOptions
 from gantrymq.net.streams import Stream, open_stream
 from gantrymq.net.tls import ClientTls
 from gantrymq.protocol.base import Reply, Request
+from gantrymq.protocol.signing import sign
 from gantrymq.runtime import run_blocking
 from gantrymq.wire.command import ONEWAY, PYTHON, RESPONSE, Buffer, Command
 from gantrymq.wire.connection import Connection
@@ -173,6 +174,8 @@ class BlockingPeer:
     def _send(self, command: Command, what: What, started: float, deadline: float) -> int:
         """Write a request of ours; its number."""
         self._check_open(what, started)
+        if self.options.credentials is not None:
+            sign(command, self.options.credentials)
         self._last = command.opaque = number = (self._last + 1) & NUMBERS
         buffers = self._connection.encode(command)
         self.last_used = started

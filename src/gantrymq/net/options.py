@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
+from gantrymq.protocol.signing import Credentials
 from gantrymq.wire.command import HeaderType
 from gantrymq.wire.connection import DEFAULT_LIMIT
 
@@ -15,6 +16,9 @@ _MIB: Final = 1024 * 1024
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PeerOptions:
     """How one connection behaves; the same for both ends unless said otherwise."""
+
+    credentials: Credentials | None = None
+    """Whoever signs our requests; nobody, if there is no need."""
 
     frame_limit: int = DEFAULT_LIMIT
     """Longest frame taken or sent, in bytes."""

@@ -14,6 +14,7 @@ from gantrymq.net.calls import What, blames_connection, describe
 from gantrymq.net.endings import Ending
 from gantrymq.net.link import Link
 from gantrymq.protocol.base import Reply, Request
+from gantrymq.protocol.signing import sign
 from gantrymq.wire.command import ONEWAY, Command
 
 R = TypeVar("R", bound=Reply)
@@ -74,6 +75,8 @@ class Peer(Link):
         self._check_open(request)
         command = request.command()
         command.flag |= ONEWAY
+        if self.options.credentials is not None:
+            sign(command, self.options.credentials)
         command.opaque = self._calls.next_number()
         self.outbox.put(self._connection.encode(command))
 
@@ -87,6 +90,8 @@ class Peer(Link):
     ) -> asyncio.Future[Command]:
         if self.ending is not None:
             self._check_open(what)
+        if self.options.credentials is not None:
+            sign(command, self.options.credentials)
         calls = self._calls
         command.opaque = number = calls.next_number()
         self.outbox.put(self._connection.encode(command))

@@ -6,9 +6,9 @@ letters. Both are read; the short one is what is written unless `code` says othe
 
 from __future__ import annotations
 
-from enum import IntEnum
 from typing import ClassVar
 
+from gantrymq.model import SendStatus
 from gantrymq.protocol.base import (
     Buffer,
     Done,
@@ -24,15 +24,6 @@ from gantrymq.protocol.base import (
 )
 from gantrymq.wire.codes import RequestCode
 from gantrymq.wire.versions import CURRENT
-
-
-class SendStatus(IntEnum):
-    """How safe a stored message is. RocketMQ: SendStatus."""
-
-    OK = 0
-    FLUSH_DISK_TIMEOUT = 10
-    SLAVE_NOT_AVAILABLE = 11
-    FLUSH_SLAVE_TIMEOUT = 12
 
 
 @declared

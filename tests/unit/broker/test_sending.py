@@ -8,8 +8,9 @@ import pytest
 
 from gantrymq.broker.sending import Marks
 from gantrymq.errors import ReplyError
+from gantrymq.model import SendStatus
 from gantrymq.protocol.enums import TopicFilterType
-from gantrymq.protocol.sending import SendMessage, SendReply, SendStatus
+from gantrymq.protocol.sending import SendMessage, SendReply
 from gantrymq.protocol.topics import TopicSettings
 from gantrymq.wire import batch, properties
 from gantrymq.wire.batch import BatchMessage

@@ -1,0 +1,1 @@
+"""Producers, consumers, administrators, and the engine that they share."""
