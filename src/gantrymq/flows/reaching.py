@@ -32,10 +32,14 @@ class Reach:
     now_ms: Callable[[], int]
     """The time of day here: flows have no clock."""
     timeout: float = TIMEOUT
+    reachable: Mapping[str, str] = field(default_factory=dict)
+    """Addresses that servers give for themselves, with those that reach them from here."""
+    namespace: str = ""
 
     async def ask(self, address: str, request: Request[R], *, timeout: float | None = None) -> R:
         """The answer of the server at `address`."""
         limit = self.timeout if timeout is None else timeout
+        address = self.reachable.get(address, address)
         return await self.runtime.call(address, request, timeout=limit)
 
     async def ask_name_server(self, request: Request[R]) -> R:

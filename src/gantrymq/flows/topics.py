@@ -95,6 +95,9 @@ async def list_topics(
     """The names of the topics; with `hidden` also retry, dead-letter and system topics."""
     request = GetAllTopics() if cluster is None else GetTopicsOfCluster(cluster=cluster)
     found = sorted((await reach.ask_name_server(request)).topics)
+    if reach.namespace:
+        space = reach.namespace
+        found = [names.unwrap(space, one) for one in found if names.namespace_of(one) == space]
     if hidden:
         return found
     system = await system_topics(reach)

@@ -1,0 +1,278 @@
+"""Finding messages: by either id, by key, by their place in a queue, and what a queue holds.
+
+Two kinds of id look alike. An offset id says which broker stored the message and where, so one
+question finds it. A unique id was made by the sender; brokers have an index of those, by topic and
+by hash, so what comes back is looked at once more.
+
+RocketMQ: MQAdminImpl.viewMessage, queryMessage.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Collection
+from dataclasses import dataclass
+from typing import Final
+
+from gantrymq.errors import (
+    BrokerFailure,
+    GantryError,
+    InvalidInput,
+    NotFound,
+    RemoteProtocolError,
+    TransportError,
+)
+from gantrymq.flows import clusters
+from gantrymq.flows.reaching import Reach, gather
+from gantrymq.flows.topics import brokers_of, list_topics, status_at
+from gantrymq.model import MessageQueue
+from gantrymq.protocol.enums import Boundary
+from gantrymq.protocol.names import TOOLS_GROUP
+from gantrymq.protocol.offsets import SearchOffset
+from gantrymq.protocol.pulling import (
+    PullFlag,
+    PullMessage,
+    PullReply,
+    PullStatus,
+    QueryMessages,
+    ViewMessage,
+)
+from gantrymq.wire import properties, record
+from gantrymq.wire.message_id import OffsetId, offset_id, parse_offset_id
+from gantrymq.wire.record import StoredMessage
+
+MOST: Final = 64
+"""Messages that one question by key brings from a broker."""
+BATCH: Final = 32
+_LAST: Final = 2**63 - 1
+_TOPICS_SEARCHED: Final = 500
+
+
+# --- by id and key --------------------------------------------------------------------------------
+
+
+async def message_by_id(
+    reach: Reach, message_id: str, *, topic: str | None = None
+) -> StoredMessage:
+    """The message with this id, of either kind.
+
+    A unique id is indexed by topic: without one, all topics are looked through.
+    """
+    place = parse_offset_id(message_id)
+    try:
+        return await message_by_offset_id(reach, message_id, topic=topic)
+    except (BrokerFailure, NotFound, TransportError, RemoteProtocolError):
+        pass  # then it is a unique id, or the message is gone: the index will tell
+    topics = [topic] if topic is not None else await list_topics(reach)
+    for name in topics[:_TOPICS_SEARCHED]:
+        found = await messages_by_unique_id(reach, name, message_id)
+        if found:
+            return found[0]
+    where = f"topic {topic}" if topic else f"{len(topics)} topics"
+    raise NotFound.because(
+        f"no message has the id {message_id} in {where}. As an offset id it means {place.host}:"
+        f"{place.port} @ {place.log_offset}; as a unique id it may be in another topic, or the "
+        f"message is gone (see gantry topic describe for the oldest)"
+    )
+
+
+async def message_by_offset_id(
+    reach: Reach, message_id: str, *, topic: str | None = None
+) -> StoredMessage:
+    """The message that an offset id points to.
+
+    The address in the id is that of the broker as it sees itself. Where nobody has registered under
+    it and it cannot be reached, every broker is asked whether the message is its own.
+    """
+    place = parse_offset_id(message_id)
+    own = f"{place.host}:{place.port}"
+    known = [one.address for one in await clusters.list_brokers(reach)]
+    tried = [own] if own in known else [own, *known]
+    why: GantryError | None = None
+    for address in tried:
+        try:
+            found = await _view(reach, address, place, topic)
+        except GantryError as error:
+            why = why or error
+            continue
+        if (found.store_ip, found.store_port) == (place.ip, place.port) or address == own:
+            return found
+    raise why or NotFound.because(f"no broker has a message {message_id}")
+
+
+async def _view(reach: Reach, address: str, place: OffsetId, topic: str | None) -> StoredMessage:
+    said = await reach.ask(address, ViewMessage(topic=topic, log_offset=place.log_offset))
+    found = record.decode(said.body)
+    if found.log_offset != place.log_offset:
+        raise NotFound.because(f"nothing is stored at {place.log_offset} of {address}")
+    return found
+
+
+async def messages_by_unique_id(reach: Reach, topic: str, unique_id: str) -> list[StoredMessage]:
+    """The messages of a topic that have this unique id, the first stored first.
+
+    There is more than one if a send was repeated.
+    """
+    found = await _query(reach, topic, unique_id, most=BATCH, unique=True)
+    return [one for one in found if one.find(properties.UNIQUE_KEY) == unique_id]
+
+
+async def messages_by_key(
+    reach: Reach,
+    topic: str,
+    key: str,
+    *,
+    begin_ms: int = 0,
+    end_ms: int | None = None,
+    most: int = MOST,
+) -> list[StoredMessage]:
+    """The messages of a topic that have this key, the first stored first."""
+    found = await _query(
+        reach, topic, key, most=most, begin_ms=begin_ms, end_ms=_LAST if end_ms is None else end_ms
+    )
+    return [one for one in found if key in (one.find(properties.KEYS) or "").split(" ")][:most]
+
+
+async def _query(
+    reach: Reach,
+    topic: str,
+    key: str,
+    *,
+    most: int,
+    unique: bool | None = None,
+    begin_ms: int = 0,
+    end_ms: int = _LAST,
+) -> list[StoredMessage]:
+    at = await brokers_of(reach, topic)
+
+    async def one(name: str) -> list[StoredMessage]:
+        question = QueryMessages(
+            topic=topic,
+            key=key,
+            max_messages=most,
+            begin_ms=begin_ms,
+            end_ms=end_ms,
+            unique=unique,
+        )
+        try:
+            said = await reach.ask(at[name], question)
+        except NotFound:
+            return []
+        return list(record.iterate(said.body))
+
+    answers = (await gather(at, one)).some(f"look for {key} in {topic}")
+    found = [message for messages in answers.values() for message in messages]
+    return sorted(
+        (message for message in found if message.topic == topic),
+        key=lambda message: (message.store_ms, message.queue_offset),
+    )
+
+
+def id_of(message: StoredMessage) -> str:
+    """The offset id of a message: where it is stored."""
+    return offset_id(message.store_ip, message.store_port, message.log_offset)
+
+
+# --- by place -------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueueSpan:
+    """A stretch of a queue: from `start` up to, and without, `end`."""
+
+    queue: MessageQueue
+    address: str
+    start: int
+    end: int
+
+    @property
+    def messages(self) -> int:
+        """How many offsets it has; of a queue with holes, fewer messages."""
+        return max(0, self.end - self.start)
+
+
+async def message_at(reach: Reach, queue: MessageQueue, offset: int) -> StoredMessage:
+    """The message at an offset of a queue."""
+    at = await brokers_of(reach, queue.topic)
+    if queue.broker not in at:
+        raise InvalidInput(f"broker {queue.broker!r} has no topic {queue.topic}; {', '.join(at)}")
+    said = await _pull(reach, at[queue.broker], queue, offset, most=1)
+    if said.status == PullStatus.FOUND:
+        for message in record.iterate(said.body):
+            if message.queue_offset == offset:
+                return message
+    raise NotFound.because(
+        f"no message at {offset} of {queue}: it goes from {said.min_offset} to {said.max_offset}"
+    )
+
+
+async def spans(
+    reach: Reach,
+    topic: str,
+    *,
+    begin_ms: int | None = None,
+    end_ms: int | None = None,
+    queues: Collection[int | MessageQueue] | None = None,
+) -> list[QueueSpan]:
+    """The stretches of a topic's queues that hold the messages stored in a time range.
+
+    Without a beginning from the oldest message on; without an end, up to the newest there is now.
+    """
+    at = await brokers_of(reach, topic)
+    status = await status_at(reach, topic, at)
+    found: list[QueueSpan] = []
+    for state in status.queues:
+        queue, address = state.queue, at[state.queue.broker]
+        if queues is not None and queue not in queues and queue.queue_id not in queues:
+            continue
+        low, high = state.min_offset, state.max_offset
+        start = low if begin_ms is None else await offset_at(reach, address, queue, begin_ms)
+        end = high if end_ms is None else await offset_at(reach, address, queue, end_ms)
+        start, end = max(low, start), min(high, end)
+        found.append(QueueSpan(queue=queue, address=address, start=start, end=max(start, end)))
+    return found
+
+
+async def offset_at(reach: Reach, address: str, queue: MessageQueue, ms: int) -> int:
+    """The offset of the first message stored at that time or later."""
+    question = SearchOffset(
+        topic=queue.topic, queue_id=queue.queue_id, timestamp_ms=ms, boundary=Boundary.LOWER
+    )
+    return (await reach.ask(address, question)).offset
+
+
+async def read_span(
+    reach: Reach, span: QueueSpan, *, batch: int = BATCH
+) -> AsyncIterator[list[StoredMessage]]:
+    """The messages of a stretch, in batches as they come; holes are passed over."""
+    offset = span.start
+    while offset < span.end:
+        most = min(batch, span.end - offset)
+        said = await _pull(reach, span.address, span.queue, offset, most=most)
+        if said.status == PullStatus.NOTHING_NEW:
+            return
+        if said.status == PullStatus.FOUND:
+            messages = [
+                one for one in record.iterate(said.body) if offset <= one.queue_offset < span.end
+            ]
+            if messages:
+                yield messages
+        if said.next_offset <= offset:
+            return  # a broker that does not move on would be asked for ever
+        offset = said.next_offset
+
+
+async def _pull(
+    reach: Reach, address: str, queue: MessageQueue, offset: int, *, most: int
+) -> PullReply:
+    question = PullMessage(
+        group=TOOLS_GROUP,
+        topic=queue.topic,
+        queue_id=queue.queue_id,
+        offset=offset,
+        max_messages=most,
+        flags=int(PullFlag.SUBSCRIPTION),
+        subscription="*",
+        expression_type="TAG",
+        wait_ms=0,
+    )
+    return await reach.ask(address, question)
