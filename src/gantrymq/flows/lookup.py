@@ -22,20 +22,13 @@ from gantrymq.errors import (
     TransportError,
 )
 from gantrymq.flows import clusters
+from gantrymq.flows.pulling import OffsetsGone, Range, read_range
 from gantrymq.flows.reaching import Reach, gather
 from gantrymq.flows.topics import brokers_of, list_topics, status_at
 from gantrymq.model import MessageQueue
 from gantrymq.protocol.enums import Boundary
-from gantrymq.protocol.names import TOOLS_GROUP
 from gantrymq.protocol.offsets import SearchOffset
-from gantrymq.protocol.pulling import (
-    PullFlag,
-    PullMessage,
-    PullReply,
-    PullStatus,
-    QueryMessages,
-    ViewMessage,
-)
+from gantrymq.protocol.pulling import QueryMessages, ViewMessage
 from gantrymq.wire import properties, record
 from gantrymq.wire.message_id import OffsetId, offset_id, parse_offset_id
 from gantrymq.wire.record import StoredMessage
@@ -45,6 +38,8 @@ MOST: Final = 64
 BATCH: Final = 32
 _LAST: Final = 2**63 - 1
 _TOPICS_SEARCHED: Final = 500
+_HIGHEST_PORT: Final = 65_535
+"""What looks like an offset id and has a higher port is a unique id."""
 
 
 # --- by id and key --------------------------------------------------------------------------------
@@ -81,12 +76,12 @@ async def message_by_offset_id(
     """The message that an offset id points to.
 
     The address in the id is that of the broker as it sees itself. Where nobody has registered under
-    it and it cannot be reached, every broker is asked whether the message is its own.
+    it, every broker is asked whether the message is its own, and then whoever is there.
     """
     place = parse_offset_id(message_id)
     own = f"{place.host}:{place.port}"
     known = [one.address for one in await clusters.list_brokers(reach)]
-    tried = [own] if own in known else [own, *known]
+    tried = [own] if own in known else [*known, *([own] if place.port <= _HIGHEST_PORT else [])]
     why: GantryError | None = None
     for address in tried:
         try:
@@ -195,13 +190,20 @@ async def message_at(reach: Reach, queue: MessageQueue, offset: int) -> StoredMe
     at = await brokers_of(reach, queue.topic)
     if queue.broker not in at:
         raise InvalidInput(f"broker {queue.broker!r} has no topic {queue.topic}; {', '.join(at)}")
-    said = await _pull(reach, at[queue.broker], queue, offset, most=1)
-    if said.status == PullStatus.FOUND:
-        for message in record.iterate(said.body):
-            if message.queue_offset == offset:
-                return message
+    span = QueueSpan(queue=queue, address=at[queue.broker], start=offset, end=offset + 1)
+    try:
+        async for messages in read_span(reach, span, batch=1):
+            return messages[0]
+    except OffsetsGone:
+        pass
+    state = await status_at(reach, queue.topic, {queue.broker: at[queue.broker]})
+    there = [
+        f"it goes from {one.min_offset} to {one.max_offset}"
+        for one in state.queues
+        if one.queue == queue
+    ]
     raise NotFound.because(
-        f"no message at {offset} of {queue}: it goes from {said.min_offset} to {said.max_offset}"
+        f"no message at {offset} of {queue}: {''.join(there) or 'there is no such queue'}"
     )
 
 
@@ -240,39 +242,15 @@ async def offset_at(reach: Reach, address: str, queue: MessageQueue, ms: int) ->
     return (await reach.ask(address, question)).offset
 
 
-async def read_span(
+def read_span(
     reach: Reach, span: QueueSpan, *, batch: int = BATCH
 ) -> AsyncIterator[list[StoredMessage]]:
     """The messages of a stretch, in batches as they come; holes are passed over."""
-    offset = span.start
-    while offset < span.end:
-        most = min(batch, span.end - offset)
-        said = await _pull(reach, span.address, span.queue, offset, most=most)
-        if said.status == PullStatus.NOTHING_NEW:
-            return
-        if said.status == PullStatus.FOUND:
-            messages = [
-                one for one in record.iterate(said.body) if offset <= one.queue_offset < span.end
-            ]
-            if messages:
-                yield messages
-        if said.next_offset <= offset:
-            return  # a broker that does not move on would be asked for ever
-        offset = said.next_offset
-
-
-async def _pull(
-    reach: Reach, address: str, queue: MessageQueue, offset: int, *, most: int
-) -> PullReply:
-    question = PullMessage(
-        group=TOOLS_GROUP,
-        topic=queue.topic,
-        queue_id=queue.queue_id,
-        offset=offset,
-        max_messages=most,
-        flags=int(PullFlag.SUBSCRIPTION),
-        subscription="*",
-        expression_type="TAG",
-        wait_ms=0,
+    asked = Range(
+        queue=span.queue,
+        start=span.start,
+        end=span.end,
+        addresses=(reach.reachable.get(span.address, span.address),),
+        batch=batch,
     )
-    return await reach.ask(address, question)
+    return read_range(reach.runtime, asked)

@@ -15,14 +15,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from gantrymq.errors import BrokerFailure, GantryError, NotFound, TopicNotFound
-from gantrymq.flows import clusters, group_settings
+from gantrymq.errors import BrokerFailure, GantryError, TopicNotFound
+from gantrymq.flows import clusters, group_settings, offsets
 from gantrymq.flows.members import group_members
 from gantrymq.flows.reaching import Gathered, Reach, gather
 from gantrymq.model import MessageQueue
 from gantrymq.protocol import names
 from gantrymq.protocol.enums import MessageModel
-from gantrymq.protocol.offsets import GetAllConsumerOffsets, QueryConsumerOffset
+from gantrymq.protocol.offsets import GetAllConsumerOffsets
 from gantrymq.protocol.statistics import (
     ConsumeStatsReply,
     GetBrokerConsumeStats,
@@ -254,14 +254,8 @@ async def committed(reach: Reach, address: str, group: str, queue: MessageQueue)
 
     Before 5.0, brokers answer 0 for some queues where that is so.
     """
-    question = QueryConsumerOffset(
-        group=group, topic=queue.topic, queue_id=queue.queue_id, zero_if_unknown=False
-    )
-    try:
-        offset = (await reach.ask(address, question)).offset
-    except NotFound:
-        return None
-    return None if offset < 0 else offset
+    place = reach.reachable.get(address, address)
+    return await offsets.committed(reach.runtime, place, queue, group, timeout=reach.timeout)
 
 
 # --- all groups -----------------------------------------------------------------------------------
