@@ -27,6 +27,7 @@ from gantrymq.wire.command import Command
 
 HOST: Final = "127.0.0.1"
 READY_SECONDS: Final = 90.0
+STOP_SECONDS: Final = 60.0
 POLL_SECONDS: Final = 0.1
 ATTEMPTS: Final = 3
 """A port that was free can be taken before the JVM comes to bind it; then others are chosen."""
@@ -94,8 +95,17 @@ class Server:
         """The end of what it wrote."""
         return self.log.read_text(errors="replace")[-3000:]
 
+    def finish(self) -> None:
+        """Ask the process to end, and wait until it has written what it has to write."""
+        self._process.terminate()
+        try:
+            self._process.wait(STOP_SECONDS)
+        except subprocess.TimeoutExpired:
+            raise StartFailed(f"{self.name} did not end when asked:\n{self.tail()}") from None
+        self.stop()
+
     def stop(self) -> None:
-        """End the process at once; its files are not needed any more."""
+        """End the process at once, as a crash would."""
         self._process.kill()
         self._process.wait()
         pipe: IO[bytes] | None = self._process.stdin
@@ -109,8 +119,21 @@ class Cluster:
     CLUSTER = "DefaultCluster"
     BROKER = "broker-a"
 
-    def __init__(self, version: str, *, settings: Mapping[str, object] | None = None) -> None:
+    def __init__(
+        self,
+        version: str,
+        *,
+        settings: Mapping[str, object] | None = None,
+        store: Path | None = None,
+        name_server: str | None = None,
+    ) -> None:
+        """`store`, where the broker's store is or is to be, stays when all is over.
+
+        With `name_server`, which has to run, the broker registers there and none is started.
+        """
         self.version = version
+        self._store = store
+        self._given = name_server
         for attempt in range(ATTEMPTS):
             self.home = Path(tempfile.mkdtemp(prefix=f"gantry-rocketmq-{version}-"))
             self._servers: list[Server] = []
@@ -131,13 +154,16 @@ class Cluster:
         (self.home / "tmp").mkdir()
         for name in ("logback_broker.xml", "logback_namesrv.xml"):
             (conf / name).write_text(_LOGGING)
-        self.name_server = f"{HOST}:{free_port()}"
+        self.name_server = self._given or f"{HOST}:{free_port()}"
         self.broker_port = free_port(around=(-2, 0, 1))  # its fast port, itself, replication
         self.broker = f"{HOST}:{self.broker_port}"
         _write(conf / "namesrv.conf", {"listenPort": self.name_server.rpartition(":")[2]})
         _write(conf / "broker.conf", self._broker_settings() | settings)
-        asked = Command(RequestCode.GET_ROUTEINFO_BY_TOPIC, fields={"topic": "TBW102"})
-        self._launch("org.apache.rocketmq.namesrv.NamesrvStartup", "namesrv.conf", NAME_SERVER_HEAP)
+        topic = settings.get("brokerName", self.BROKER)  # every broker has one of its own name
+        asked = Command(RequestCode.GET_ROUTEINFO_BY_TOPIC, fields={"topic": str(topic)})
+        if self._given is None:
+            main = "org.apache.rocketmq.namesrv.NamesrvStartup"
+            self._launch(main, "namesrv.conf", NAME_SERVER_HEAP)
         # A broker that finds no name server at its start tries again only after ten seconds.
         self._wait_for(lambda: bool(self._name_server_says(asked)), "an answering name server")
         self._launch("org.apache.rocketmq.broker.BrokerStartup", "broker.conf", BROKER_HEAP)
@@ -149,7 +175,7 @@ class Cluster:
         self._servers.append(Server(self.version, main, self.home, arguments=arguments, heap=heap))
 
     def _broker_settings(self) -> dict[str, object]:
-        store = self.home / "store"
+        store = self._store or self.home / "store"
         return {
             "brokerClusterName": self.CLUSTER,
             "brokerName": self.BROKER,
@@ -203,6 +229,10 @@ class Cluster:
         trace: TracebackType | None,
     ) -> None:
         self.close()
+
+    def finish(self) -> None:
+        """End the broker in good order, so that its store is whole."""
+        self._servers[-1].finish()
 
     def close(self) -> None:
         """End both servers and remove their files, unless `keep` says that somebody wants them."""
