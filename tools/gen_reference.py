@@ -2,9 +2,10 @@
 
     python tools/gen_reference.py [directory]
 
-Errors come from the classes themselves, request codes from the catalogue of typed requests, the
-glossary from the docstrings that name what a thing is called in RocketMQ (`RocketMQ: X`), settings
-from their declarations, and the pages of `gantry` from its own help. `./dev docs` runs this first.
+Errors come from the classes themselves, request codes from the catalogue of typed requests and
+from the servers' tables of handlers, the glossary from the docstrings that name what a thing is
+called in RocketMQ (`RocketMQ: X`), settings and metrics from their declarations, and the pages of
+`gantry` from its own help. `./dev docs` runs this first.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from __future__ import annotations
 import ast
 import re
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -20,8 +21,11 @@ import click
 
 from gantrymq import errors, settings
 from gantrymq.broker import config as broker_config
+from gantrymq.broker.table import HANDLERS as BROKER
 from gantrymq.cli.main import gantry
 from gantrymq.nameserver import config as nameserver_config
+from gantrymq.nameserver.table import HANDLERS as NAME_SERVER
+from gantrymq.observe.metrics import METRICS
 from gantrymq.protocol.catalogue import CATALOGUE, unanswered
 from gantrymq.wire.codes import RequestCode
 
@@ -93,19 +97,38 @@ def yes(fact: bool) -> str:
 
 
 def requests_page() -> str:
-    answered = (
-        (str(int(code)), f"`{code.name}`", f"`{kind.__name__}`", first_sentence(kind.__doc__))
+    typed = (
+        (*named(code), f"`{kind.__name__}`", first_sentence(kind.__doc__), *answering(code))
         for code, kind in CATALOGUE.items()
     )
-    missing = ((str(int(code)), f"`{code.name}`") for code in unanswered())
+    head = ("Code", "RocketMQ", "Gantry", "What it is for", "Broker", "Name server")
     return (
         "# Request codes\n\nThe names are those of Apache RocketMQ's `RequestCode`. "
-        f"Gantry has types for {len(CATALOGUE)} of {len(RequestCode)} codes.\n\n"
-        f"## Typed\n\n{table(('Code', 'RocketMQ', 'Gantry', 'What it is for'), answered)}\n"
-        "## Not yet\n\nA command with one of these codes is carried through as it is. A server "
-        "that does not know a code answers 3, *request code not supported*.\n\n"
-        f"{table(('Code', 'RocketMQ'), missing)}"
+        f"Gantry has types for {len(CATALOGUE)} of {len(RequestCode)} codes. The broker answers "
+        f"{len(BROKER)} of them, the name server {len(NAME_SERVER)}.\n\n"
+        f"## Typed\n\n{table(head, typed)}\n"
+        "## Not yet\n\nA command with one of these codes is carried through as it is.\n\n"
+        f"{table(('Code', 'RocketMQ'), map(named, unanswered()))}\n"
+        f"{refused_page('The broker', BROKER)}\n{refused_page('The name server', NAME_SERVER)}"
     )
+
+
+def refused_page(server: str, answered: Collection[int]) -> str:
+    refused = (code for code in RequestCode if code not in answered)
+    return (
+        f"## What {server[0].lower()}{server[1:]} refuses\n\n{server} answers these codes with 3, "
+        "*request type not supported*, and the code's name.\n\n"
+        f"{table(('Code', 'RocketMQ'), map(named, refused))}"
+    )
+
+
+def named(code: RequestCode) -> tuple[str, str]:
+    return str(int(code)), f"`{code.name}`"
+
+
+def answering(code: RequestCode) -> Iterator[str]:
+    """Whether each of the servers answers it."""
+    return ("answers" if code in answered else "-" for answered in (BROKER, NAME_SERVER))
 
 
 # -- the glossary ----------------------------------------------------------------------------------
@@ -211,12 +234,29 @@ def shown(default: Any) -> str:
     return f"`{default}`"
 
 
+# -- metrics ---------------------------------------------------------------------------------------
+
+
+def metrics_page() -> str:
+    rows = (
+        (f"`{one.name}`", one.kind, ", ".join(f"`{label}`" for label in one.labels), one.doc)
+        for one in METRICS
+    )
+    return (
+        "# Metrics\n\nWhat a server tells on its page `/metrics`. Names that begin with "
+        "`rocketmq_` are those of RocketMQ 5, and mean the same; `gantry_` are ours. What is told "
+        "of a server also has the labels `node_type` and `node_id`, and of a broker `cluster`.\n\n"
+        + table(("Metric", "Kind", "Labels", "What it is"), rows)
+    )
+
+
 PAGES = {
     "errors": errors_page,
     "requests": requests_page,
     "glossary": glossary_page,
     "commands": commands_page,
     "settings": settings_page,
+    "metrics": metrics_page,
 }
 
 

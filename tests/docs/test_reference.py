@@ -7,6 +7,9 @@ from pathlib import Path
 import pytest
 
 from gantrymq import errors
+from gantrymq.broker import table as broker
+from gantrymq.nameserver import table as nameserver
+from gantrymq.observe.metrics import METRICS
 from gantrymq.wire.codes import RequestCode
 
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -28,7 +31,8 @@ def rows(page):
     """The cells of the page's tables, without their heads."""
     lines = [line for line in page.splitlines() if line.startswith("| ")]
     cells = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
-    return [row for row in cells if row[0] not in {"---", "Code", "Error", "RocketMQ"}]
+    heads = {"---", "Code", "Error", "RocketMQ", "Metric"}
+    return [row for row in cells if row[0] not in heads]
 
 
 def test_every_page_of_the_index_is_made_and_no_other(pages):
@@ -56,11 +60,36 @@ def test_the_tree_of_errors_shows_who_is_whose_parent(pages):
 
 
 def test_every_request_code_is_either_typed_or_listed_as_not_yet(pages):
-    typed, missing = pages["requests"].split("## Not yet")
+    typed, missing, *_ = pages["requests"].split("\n## ")[1:]
     of_typed, of_missing = ({int(row[0]) for row in rows(part)} for part in (typed, missing))
     assert not of_typed & of_missing
     assert of_typed | of_missing == {int(code) for code in RequestCode}
     assert all(len(row) == 2 or all(row) for row in rows(typed))
+
+
+@pytest.mark.parametrize(
+    ("heading", "column", "answered"),
+    [
+        ("What the broker refuses", 4, broker.HANDLERS),
+        ("What the name server refuses", 5, nameserver.HANDLERS),
+    ],
+)
+def test_what_a_server_refuses_is_all_that_it_does_not_answer(pages, heading, column, answered):
+    parts = {part.partition("\n")[0]: part for part in pages["requests"].split("\n## ")[1:]}
+    refused = {int(row[0]) for row in rows(parts[heading])}
+    assert refused | set(answered) == {int(code) for code in RequestCode}
+    assert not refused & set(answered)
+    said = {int(row[0]): row[column] for row in rows(parts["Typed"])}
+    assert {code for code, text in said.items() if text == "answers"} == set(answered)
+
+
+def test_every_metric_is_told(pages):
+    table = {row[0].strip("`"): row[1:] for row in rows(pages["metrics"])}
+    assert list(table) == [one.name for one in METRICS]
+    assert table["rocketmq_messages_in_total"][:2] == [
+        "counter",
+        "`topic`, `message_type`, `is_system`",
+    ]
 
 
 def test_the_glossary_knows_classes_functions_and_modules(pages):

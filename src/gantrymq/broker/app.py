@@ -19,7 +19,7 @@ import asyncio
 import logging
 import os
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import datetime
 from functools import partial
 from ipaddress import ip_address
@@ -40,14 +40,18 @@ from gantrymq.broker.config import BrokerConfig
 from gantrymq.broker.configs import FILE as CHANGES
 from gantrymq.broker.configs import with_changes
 from gantrymq.broker.flow_control import INTERVAL
+from gantrymq.broker.measuring import measure
 from gantrymq.broker.state import Chore, assemble
 from gantrymq.broker.table import HANDLERS, WITHOUT_WAITING
 from gantrymq.net import aio
 from gantrymq.net.addresses import join_address, parse_name_servers, split_address, vip_address
 from gantrymq.net.answering import Table
+from gantrymq.net.measuring import measure_process, measure_servers
 from gantrymq.net.network import Network
 from gantrymq.net.peer import Peer
+from gantrymq.net.scraping import MetricsPage, Source, open_page
 from gantrymq.net.tls_properties import TlsSettings, read_tls
+from gantrymq.observe.metrics import Sample
 from gantrymq.rules.delay import DelayLevels
 from gantrymq.store.disk import Disk, RealDisk
 from gantrymq.store.json_files import JsonFiles
@@ -59,6 +63,8 @@ log = logging.getLogger("gantrymq.broker")
 
 TICK: Final = 0.1
 """Seconds between looks of the store at the time."""
+METRICS_PORT: Final = 5557
+"""Where RocketMQ's metrics are, and ours if nobody says otherwise."""
 _ATTEMPTS: Final = 50
 """How often a free pair of ports is looked for."""
 
@@ -74,11 +80,17 @@ class BrokerServer:
         disk: Disk | None = None,
         clock_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
         random: Random | None = None,
+        neighbours: Sequence[Source] = (),
     ) -> None:
+        """`neighbours` are in the same process, and measured on the same page."""
         self.config = config
         self.closed: Closed | None = None
         """What was flushed at the end, when it has come."""
+        self.metrics: MetricsPage | None = None
+        """Where it can be measured, if that is wanted."""
         self._network = _tcp(config) if network is None else network
+        self._metrics_network = aio.Tcp() if network is None else network
+        self._neighbours = neighbours
         self._disk = disk
         self._clock_ms = clock_ms
         self._random = Random() if random is None else random
@@ -127,6 +139,7 @@ class BrokerServer:
         self.broker.load()
         self.broker.start()
         await self._listen()
+        await self._open_metrics()
         if config.listen.advertise:
             self.broker.advertised = resolve(set_address(config.listen.advertise, self.port))
         self._chores = [asyncio.create_task(_do(chore)) for chore in self._all_chores()]
@@ -153,6 +166,8 @@ class BrokerServer:
         if broker is not None:
             await broker.registrar.close()
             broker.waiting.close()
+        if self.metrics is not None:
+            await self.metrics.close()
         for server in self._servers:
             await server.close(grace=grace)
         for task in self._chores:
@@ -229,6 +244,24 @@ class BrokerServer:
             limits=aio.ServerOptions(connections=config.listen.connections),
             on_end=self._left,
         )
+
+    async def _open_metrics(self) -> None:
+        identity = self.config.identity
+        common: dict[str, object] = {
+            "cluster": identity.cluster,
+            "node_type": "broker",
+            "node_id": identity.name,
+        }
+        self.metrics = await open_page(
+            self.config.metrics,
+            (Source(common, self._measure), *self._neighbours, Source({}, measure_process)),
+            network=self._metrics_network,
+            usual=METRICS_PORT if self.config.listen.port else 0,
+        )
+
+    def _measure(self) -> Iterator[Sample]:
+        yield from measure(self.broker)
+        yield from measure_servers(self._servers)
 
     def _left(self, peer: Peer) -> None:
         if not self._closing:

@@ -1,8 +1,8 @@
 """The settings of a broker, under RocketMQ's names where it has them.
 
 Each group is handed whole to the part that uses it. What is changed while the broker runs is
-handed out again by `Broker.apply`; settings of `listen`, `identity` and `store` are looked at when
-the broker starts.
+handed out again by `Broker.apply`; settings of `listen`, `identity`, `metrics` and `store` are
+looked at when the broker starts.
 
 RocketMQ: BrokerConfig, NettyServerConfig, MessageStoreConfig.
 """
@@ -14,8 +14,9 @@ from pathlib import Path
 from typing import Final, Literal
 
 from gantrymq.errors import ConfigError
+from gantrymq.net import scraping
 from gantrymq.rules.delay import DelayLevels
-from gantrymq.settings import Bytes, Seconds, at_least, group, millis, setting
+from gantrymq.settings import Alias, Bytes, Seconds, at_least, group, millis, setting
 from gantrymq.store.config import StoreConfig
 
 VARIABLES: Final = "GANTRY_BROKER"
@@ -27,6 +28,10 @@ _MIB: Final = 1024 * 1024
 
 def _port(number: int) -> str | None:
     return None if 0 <= number <= 65_535 else "ports go from 0 to 65535"
+
+
+def _optional_port(number: int | None) -> str | None:
+    return None if number is None else _port(number)
 
 
 def _permission(bits: int) -> str | None:
@@ -309,6 +314,27 @@ class FlowConfig:
     )
 
 
+def _exporter(kind: str) -> str:
+    """Whether RocketMQ would export metrics; Gantry's are read, whichever way RocketMQ's go out."""
+    return "false" if kind.strip().upper() == "DISABLE" else "true"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MetricsConfig(scraping.MetricsConfig):
+    """Where metrics can be read."""
+
+    enabled: bool = setting(
+        True, "whether metrics can be read", rocketmq=Alias("metricsExporterType", _exporter)
+    )
+    bind: str = setting("127.0.0.1", "address to serve them on", rocketmq="metricsPromExporterHost")
+    port: int | None = setting(
+        None,
+        "port to serve them on, 0 for any free one; none: 5557, or the next that is free",
+        rocketmq="metricsPromExporterPort",
+        check=_optional_port,
+    )
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerConfig:
     """Everything that can be set about a broker."""
@@ -323,6 +349,7 @@ class BrokerConfig:
     delays: DelaysConfig = group(DelaysConfig, "how messages wait")
     transactions: TransactionsConfig = group(TransactionsConfig, "when producers are asked")
     flow: FlowConfig = group(FlowConfig, "when messages are refused")
+    metrics: MetricsConfig = group(MetricsConfig, "where metrics can be read")
     store: StoreConfig = group(StoreConfig, "how messages are kept")
     permission: int = setting(
         READ_AND_WRITE, "what clients may do: 4 read, 2 write, 6 both, 0 nothing",

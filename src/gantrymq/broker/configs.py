@@ -48,10 +48,13 @@ ALWAYS_LOCKED: Final = frozenset(
     }
 )
 """What nobody may change while the broker runs: its own protection, and who and where it is."""
-AT_START_ONLY: Final = ("listen.", "identity.", "store.", "delays.", "data")
+AT_START_ONLY: Final = ("listen.", "identity.", "metrics.", "store.", "delays.", "data")
 """Settings that begin so are looked at when the broker starts."""
 
-_WORDS: Final = {"flushDiskType": {"sync": "SYNC_FLUSH", "async": "ASYNC_FLUSH"}}
+_WORDS: Final[dict[str, dict[object, str]]] = {
+    "flushDiskType": {"sync": "SYNC_FLUSH", "async": "ASYNC_FLUSH"},
+    "metricsExporterType": {True: "PROM", False: "DISABLE"},
+}
 _SCALES: Final = {"1ms": 1000.0, "0.01": 100.0, "1h": 1 / 3600}
 """What an alias makes of "1", and what our number is multiplied by to get RocketMQ's."""
 
@@ -168,6 +171,10 @@ def _value(config: BrokerConfig, path: str) -> Any:
 def _text(row: Row, value: Any) -> str:
     """The text that the setting's alias would read as `value`."""
     assert row.alias is not None
+    if value is None:
+        return ""
+    if row.alias.key in _WORDS:
+        return _WORDS[row.alias.key][value]
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, tuple):
@@ -175,7 +182,7 @@ def _text(row: Row, value: Any) -> str:
     if isinstance(value, int | float):
         scaled = value * _SCALES.get(row.alias.convert("1"), 1)
         return f"{scaled:.6f}".rstrip("0").rstrip(".")
-    return _WORDS.get(row.alias.key, {}).get(value, str(value))
+    return str(value)
 
 
 # --- answers --------------------------------------------------------------------------------------

@@ -224,6 +224,11 @@ class Counts:
                 return None if found is None else (found, column)
         return None
 
+    def sums(self, name: str) -> list[tuple[str, Sum]]:
+        """The sums of that name, with their keys, as they are now."""
+        self._gather()
+        return [(key, found) for (kind, key), found in self._sums.items() if kind == name]
+
     def put_tps(self, topic: str) -> float:
         """Messages stored in a topic, per second over the last minute."""
         found = self._sums.get(("TOPIC_PUT", topic))

@@ -7,6 +7,7 @@ so that `gantry` starts at once.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from importlib import import_module
 from typing import Final
@@ -15,6 +16,9 @@ import click
 
 import gantrymq
 from gantrymq.errors import GantryError
+from gantrymq.observe import logs
+
+log = logging.getLogger("gantrymq.cli")
 
 NOUNS: Final = {
     "broker": "gantrymq.cli.up:broker",
@@ -62,6 +66,9 @@ def run(arguments: Sequence[str]) -> int:
         refusal.show()
         return refusal.exit_code
     except (GantryError, OSError) as error:
-        click.echo(f"gantry: {error}", err=True)
+        if logs.in_json():
+            log.error("%s", error)  # noqa: TRY400 - in one line
+        else:
+            click.echo(f"gantry: {error}", err=True)
         return 1
     return outcome if isinstance(outcome, int) else 0

@@ -13,14 +13,14 @@ import json
 import logging
 import os
 import signal
-import sys
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, TypeVar
 
 import click
 
 from gantrymq.errors import ConfigError
+from gantrymq.observe import logs
 
 if TYPE_CHECKING:
     from gantrymq.settings import Loaded
@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 log = logging.getLogger("gantrymq.cli")
 
 _SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
-_FORMAT: Final = "%(asctime)s %(levelname)-7s %(name)s: %(message)s"
-_BREAKS: Final = str.maketrans({"\n": "\\n", "\r": "\\r"})
+
+F = TypeVar("F", bound=Callable[..., object])
 
 
 class Service(Protocol):
@@ -51,6 +51,39 @@ class Ready(NamedTuple):
     facts: Mapping[str, object]
 
 
+def logging_options(command: F) -> F:
+    """Give a command `--log-format` and `--log-level`, which hold from its very beginning."""
+
+    def set_format(_ctx: click.Context, _option: click.Parameter, form: logs.Form) -> None:
+        logs.to_stderr(form)
+
+    def set_level(_ctx: click.Context, _option: click.Parameter, level: str) -> None:
+        logging.getLogger().setLevel(level.upper())
+
+    return click.option(
+        "--log-format",
+        type=click.Choice(logs.FORMS),
+        default="text",
+        show_default=True,
+        envvar="GANTRY_LOG_FORMAT",
+        is_eager=True,
+        expose_value=False,
+        callback=set_format,
+        help="One line for each record, on stderr.",
+    )(
+        click.option(
+            "--log-level",
+            type=click.Choice(logs.LEVELS),
+            default="info",
+            show_default=True,
+            envvar="GANTRY_LOG_LEVEL",
+            expose_value=False,
+            callback=set_level,
+            help="The least that is told.",
+        )(command)
+    )
+
+
 @click.command(name="namesrv", short_help="Run a name server.")
 @click.option("--port", type=int, help="Port to listen on; 0 for any free one.  [9876]")
 @click.option("--bind", help="Address to listen on.  [0.0.0.0]")
@@ -67,6 +100,7 @@ class Ready(NamedTuple):
     type=click.Path(dir_okay=False, path_type=Path),
     help="Written, as JSON, when connections are taken; removed at the end.",
 )
+@logging_options
 def namesrv(
     port: int | None,
     bind: str | None,
@@ -89,12 +123,12 @@ def namesrv(
         key: value for key, value in given.items() if value is not None
     }
     loaded = load_config(file, environ=os.environ, flags=flags)
-    log_to_stderr()
     warn_of_unknown(loaded, file)
     server = NameServer(loaded.value)
 
     def ready() -> Ready:
         facts = {"namesrv": server.address, "brokers": [], "pid": os.getpid()}
+        facts |= {"metrics": server.metrics and server.metrics.url}
         return Ready(f"name server ready on {', '.join(server.addresses)}", facts)
 
     aio.run(serve(server, ready, ready_file))
@@ -205,18 +239,3 @@ def warn_of_unknown(loaded: Loaded[Any], file: Path | None) -> None:
     """Name the keys of a properties file that mean nothing here."""
     if loaded.unknown:
         log.warning("%s has keys that mean nothing here: %s", file, ", ".join(loaded.unknown))
-
-
-class OneLine(logging.Formatter):
-    """One line for each record, whatever is in it: names come from strangers."""
-
-    def format(self, record: logging.LogRecord) -> str:
-        """The line."""
-        return super().format(record).translate(_BREAKS)
-
-
-def log_to_stderr() -> None:
-    """Where logs of a server go."""
-    handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(OneLine(_FORMAT))
-    logging.basicConfig(level=logging.INFO, handlers=[handler])

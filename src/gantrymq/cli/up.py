@@ -24,11 +24,12 @@ import click
 from gantrymq.cli.serve import (
     Ready,
     assignments,
-    log_to_stderr,
+    logging_options,
     serve,
     warn_of_unknown,
 )
 from gantrymq.errors import ConfigError
+from gantrymq.observe import logs
 
 if TYPE_CHECKING:
     from gantrymq.broker.app import BrokerServer
@@ -80,6 +81,7 @@ _cluster = click.option("--cluster", help="Cluster of the brokers.  [DefaultClus
 @_set
 @_ready_file
 @click.option("--tethered", is_flag=True, hidden=True, help="Stop when stdin ends.")
+@logging_options
 def broker(
     namesrv: str | None,
     port: int | None,
@@ -110,7 +112,6 @@ def broker(
         "identity.cluster": cluster,
     }
     loaded = load_broker(file, settings, given)
-    log_to_stderr()
     warn_of_unknown(loaded, file)
     server = BrokerServer(loaded.value)
 
@@ -135,7 +136,14 @@ def broker(
 @_bind
 @_ready_file
 @_file
+@click.option(
+    "--namesrv-config",
+    "namesrv_file",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="A TOML file, or RocketMQ's namesrv.conf, for the name server alone.",
+)
 @_set
+@logging_options
 def up(
     data: str | None,
     namesrv_port: int | None,
@@ -146,6 +154,7 @@ def up(
     bind: str | None,
     ready_file: Path | None,
     file: Path | None,
+    namesrv_file: Path | None,
     settings: tuple[str, ...],
 ) -> None:
     """Run a name server and brokers until SIGINT or SIGTERM.
@@ -165,17 +174,20 @@ def up(
             "listen.bind": bind,
             "files.data": str(directory / NAME_SERVER),
         },
+        namesrv_file,
     )
     shared = {"listen.port": broker_port, "listen.bind": bind, "identity.cluster": cluster}
     loaded = load_broker(file, of_broker, shared, {"store.log.segment_size": SEGMENT})
+    all_names = broker_names(names, count, loaded.value.identity.name)
     plan = Plan(
         name_server=name_server.value,
         broker=loaded.value,
         directory=directory,
-        names=broker_names(names, count, loaded.value.identity.name),
+        names=all_names,
+        store=own_store(loaded, data, len(all_names)),
     )
-    log_to_stderr()
     warn_of_unknown(loaded, file)
+    warn_of_unknown(name_server, namesrv_file)
     fleet: Fleet = InOneProcess(plan)
     if len(plan.names) > 1:
         fleet = InProcesses(plan, _passed_on(file, of_broker, cluster=cluster))
@@ -185,7 +197,8 @@ def up(
         address, facts = together.name_server.address, together.brokers.facts
         there = ", ".join(f"broker {one['name']} on {one['address']}" for one in facts)
         line = f"gantry is ready: name server on {address}, {there}"
-        return Ready(line, {"namesrv": address, "brokers": facts, "pid": os.getpid()})
+        known = {"namesrv": address, "brokers": facts, "pid": os.getpid()}
+        return Ready(line, known | {"metrics": together.metrics})
 
     aio.run(serve(together, ready, ready_file))
 
@@ -202,16 +215,27 @@ class Plan:
     """What all brokers have in common."""
     directory: Path
     names: Sequence[str]
+    store: str | None = None
+    """Where the store of the one broker is, if that is not below `directory`."""
+
+    @property
+    def one_page(self) -> bool:
+        """Whether name server and broker are measured on one page: that of the broker."""
+        from gantrymq.net.scraping import MetricsConfig
+
+        return len(self.names) == 1 and self.name_server.metrics == MetricsConfig()
 
     def config(self, number: int, name_server: str) -> BrokerConfig:
         """The settings of one of the brokers."""
         common, name = self.broker, self.names[number]
         port = common.listen.port and common.listen.port + number * PORT_STEP
+        page = common.metrics.port and common.metrics.port + number
         others = common.registering.name_servers
         all_of_them = f"{name_server};{others}" if others else name_server
         return replace(
             common,
-            data=str(self.directory / name),
+            data=self.store or str(self.directory / name),
+            metrics=replace(common.metrics, port=page),
             identity=replace(common.identity, name=name),
             listen=replace(
                 common.listen, port=port, advertise=common.listen.advertise or self._own_host()
@@ -248,15 +272,35 @@ def load_broker(
 
 
 def load_name_server(
-    file: Path | None, settings: Sequence[str], given: Mapping[str, Any]
+    file: Path | None,
+    settings: Sequence[str],
+    given: Mapping[str, Any],
+    own_file: Path | None = None,
 ) -> Loaded[NameServerConfig]:
     """The settings of the name server of `gantry up`; of a broker.conf it reads nothing."""
     from gantrymq.nameserver.config import VARIABLES, NameServerConfig, read_file
     from gantrymq.settings import load
 
     tree = {} if file is None else read_file(file)[0].get(NAME_SERVER, {})
+    own_tree, properties = ({}, {}) if own_file is None else read_file(own_file)
     flags = own_names(NameServerConfig, assignments(tuple(settings))) | _given(given)
-    return load(NameServerConfig, file=tree, environ=os.environ, prefix=VARIABLES, flags=flags)
+    return load(
+        NameServerConfig,
+        file={**tree, **own_tree},
+        properties=properties,
+        environ=os.environ,
+        prefix=VARIABLES,
+        flags=flags,
+    )
+
+
+def own_store(loaded: Loaded[BrokerConfig], data: str | None, brokers: int) -> str | None:
+    """The store that a broker.conf or a setting names, where `--data` does not name another."""
+    if data is not None or loaded.origins["data"] == "default":
+        return None
+    if brokers > 1:
+        raise ConfigError(f"{brokers} brokers cannot share {loaded.value.data}; give --data")
+    return loaded.value.data
 
 
 def own_names(kind: type[Any], values: Mapping[str, Any]) -> dict[str, Any]:
@@ -299,7 +343,9 @@ def _split(settings: Sequence[str]) -> tuple[list[str], list[str]]:
 
 def _passed_on(file: Path | None, settings: Sequence[str], *, cluster: str | None) -> list[str]:
     """The options that every child gets as they came."""
-    options = [] if file is None else ["--config", str(file)]
+    level = logging.getLevelName(logging.getLogger().level).lower()
+    options = ["--log-format", "json" if logs.in_json() else "text", "--log-level", level]
+    options += [] if file is None else ["--config", str(file)]
     for one in settings:
         options += ["--set", one]
     return options if cluster is None else [*options, "--cluster", cluster]
@@ -310,7 +356,12 @@ def _passed_on(file: Path | None, settings: Sequence[str], *, cluster: str | Non
 
 def _facts(server: BrokerServer) -> dict[str, object]:
     ours = server.config.identity
-    return {"name": ours.name, "id": ours.id, "address": server.address}
+    return {
+        "name": ours.name,
+        "id": ours.id,
+        "address": server.address,
+        "metrics": server.metrics and server.metrics.url,
+    }
 
 
 class Fleet(Protocol):
@@ -319,7 +370,7 @@ class Fleet(Protocol):
     facts: list[dict[str, object]]
     """What the ready file says of each, when they have started."""
 
-    async def start(self, name_server: str) -> None:
+    async def start(self, name_server: NameServer) -> None:
         """Return when they are ready."""
         ...
 
@@ -334,14 +385,25 @@ class Together:
     def __init__(self, plan: Plan, brokers: Fleet) -> None:
         from gantrymq.nameserver.app import NameServer
 
-        self.name_server: NameServer = NameServer(plan.name_server)
+        config = plan.name_server
+        if plan.one_page:
+            config = replace(config, metrics=replace(config.metrics, enabled=False))
+        self.name_server: NameServer = NameServer(config)
         self.brokers = brokers
+        self._one_page = plan.one_page
+
+    @property
+    def metrics(self) -> object:
+        """Where the name server is measured."""
+        if self._one_page:
+            return self.brokers.facts[0]["metrics"]
+        return self.name_server.metrics and self.name_server.metrics.url
 
     async def start(self) -> None:
         """Return when all of them are ready."""
         await self.name_server.start()
         try:
-            await self.brokers.start(self.name_server.address)
+            await self.brokers.start(self.name_server)
         except BaseException:
             await self.close(grace=0)
             raise
@@ -362,11 +424,13 @@ class InOneProcess:
         self._plan = plan
         self._server: BrokerServer | None = None
 
-    async def start(self, name_server: str) -> None:
+    async def start(self, name_server: NameServer) -> None:
         """Return when the broker is ready."""
         from gantrymq.broker.app import BrokerServer
 
-        server = BrokerServer(self._plan.config(0, name_server))
+        neighbours = [name_server.measured()] if self._plan.one_page else []
+        config = self._plan.config(0, name_server.address)
+        server = BrokerServer(config, neighbours=neighbours)
         await server.start()
         self._server = server
         self.facts = [_facts(server)]
@@ -388,9 +452,10 @@ class InProcesses:
         self._children: list[asyncio.subprocess.Process] = []
         self._watches: list[asyncio.Task[None]] = []
 
-    async def start(self, name_server: str) -> None:
+    async def start(self, name_server: NameServer) -> None:
         """Start all, then wait for each to say that it is ready."""
-        configs = [self._plan.config(n, name_server) for n in range(len(self._plan.names))]
+        plan = self._plan
+        configs = [plan.config(n, name_server.address) for n in range(len(plan.names))]
         for config in configs:
             self._children.append(await self._spawn(config))
         for config, child in zip(configs, self._children, strict=True):
@@ -420,9 +485,11 @@ class InProcesses:
             "--advertise": config.listen.advertise,
             "--data": config.data,
             "--name": config.identity.name,
-            "--set": f"store.log.segment_size={config.store.log.segment_size}",
         }
         options = [item for pair in own.items() for item in pair]
+        options += ["--set", f"store.log.segment_size={config.store.log.segment_size}"]
+        if config.metrics.port is not None:
+            options += ["--set", f"metrics.port={config.metrics.port}"]
         return await asyncio.create_subprocess_exec(
             *(sys.executable, "-c", _CHILD, "broker", "--tethered", *self._options, *options),
             stdin=asyncio.subprocess.PIPE,

@@ -17,10 +17,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Coroutine, Iterable
+from collections.abc import Coroutine, Iterable, Iterator
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Final, Self
 
 from gantrymq.errors import GantryError
 from gantrymq.nameserver.config import NameServerConfig
@@ -32,13 +32,19 @@ from gantrymq.nameserver.state import Place, Tables
 from gantrymq.nameserver.table import HANDLERS
 from gantrymq.net import aio
 from gantrymq.net.addresses import join_address, split_address
+from gantrymq.net.measuring import measure_process, measure_servers
 from gantrymq.net.network import Network
 from gantrymq.net.peer import Peer
+from gantrymq.net.scraping import MetricsPage, Source, open_page
 from gantrymq.net.tls_properties import TlsSettings, read_tls
+from gantrymq.observe import metrics
+from gantrymq.observe.metrics import Sample
 from gantrymq.protocol.base import Request
 
 log = logging.getLogger("gantrymq.nameserver")
 
+METRICS_PORT: Final = 5556
+"""Where metrics are if nobody says otherwise: one below a broker's."""
 _WILDCARDS = ("", "0.0.0.0", "::")
 
 
@@ -50,7 +56,10 @@ class NameServer:
         self.tables = Tables()
         self.answers = Answers(self.tables)
         self.turns = Turns()
+        self.metrics: MetricsPage | None = None
+        """Where it can be measured, if that is wanted."""
         self._network = _tcp(config) if network is None else network
+        self._metrics_network = aio.Tcp() if network is None else network
         self._work: set[asyncio.Task[None]] = set()
         self._closing = self._closed = False
 
@@ -77,6 +86,11 @@ class NameServer:
             on_end=self._lost,
         )
         self._spawn(self._look_for_silence())
+        try:
+            await self._open_metrics()
+        except BaseException:
+            await self.close(grace=0)
+            raise
 
     async def close(self, *, grace: float | None = None) -> None:
         """Answer what is under way, finish what is being written, and end; again, to hurry."""
@@ -84,6 +98,8 @@ class NameServer:
         for task in tuple(self._work):
             task.cancel()
         await asyncio.gather(*self._work, return_exceptions=True)
+        if self.metrics is not None:
+            await self.metrics.close()
         await self._server.close(grace=grace)
         await self.turns.over()
         await self._runtime.pool.close()
@@ -117,6 +133,10 @@ class NameServer:
         host, port = split_address(self.addresses[0])
         return join_address("127.0.0.1" if host in _WILDCARDS else host, port)
 
+    def measured(self) -> Source:
+        """What can be measured of it."""
+        return Source({"node_type": "nameserver", "node_id": self.address}, self._measure)
+
     @property
     def serves_routes(self) -> bool:
         """Whether clients are told routes: not while brokers still come in after a start."""
@@ -145,6 +165,19 @@ class NameServer:
         task = asyncio.create_task(work)
         self._work.add(task)
         task.add_done_callback(self._work.discard)
+
+    async def _open_metrics(self) -> None:
+        self.metrics = await open_page(
+            self.config.metrics,
+            (self.measured(), Source({}, measure_process)),
+            network=self._metrics_network,
+            usual=METRICS_PORT if self.config.listen.port else 0,
+        )
+
+    def _measure(self) -> Iterator[Sample]:
+        yield metrics.KNOWN_BROKERS.of(len(self.tables.live))
+        yield metrics.KNOWN_TOPICS.of(len(self.tables.topics))
+        yield from measure_servers([self._server])
 
     async def _look_for_silence(self) -> None:
         while True:

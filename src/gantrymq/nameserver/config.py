@@ -18,6 +18,7 @@ from typing import Any, Final, Literal
 
 from gantrymq.errors import ConfigError
 from gantrymq.nameserver import files
+from gantrymq.net.scraping import MetricsConfig
 from gantrymq.settings import (
     Bytes,
     Loaded,
@@ -162,6 +163,7 @@ class NameServerConfig:
     brokers: BrokersConfig = group(BrokersConfig, "how brokers come and go")
     routes: RoutesConfig = group(RoutesConfig, "what clients are told")
     files: FilesConfig = group(FilesConfig, "what is kept, and where")
+    metrics: MetricsConfig = group(MetricsConfig, "where metrics can be read")
     locked: str = setting(
         "configBlackList;configStorePath;kvConfigPath",
         "RocketMQ's names of settings that nobody may change while the server runs",

@@ -33,7 +33,7 @@ log = logging.getLogger("gantrymq.nameserver")
 ALWAYS_LOCKED: Final = frozenset(
     {"configBlackList", "configStorePath", "kvConfigPath", "rocketmqHome"}
 )
-AT_START_ONLY: Final = ("listen.", "files.")
+AT_START_ONLY: Final = ("listen.", "files.", "metrics.")
 """Settings that begin so are looked at when the server starts."""
 
 

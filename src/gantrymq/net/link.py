@@ -24,6 +24,7 @@ because it cannot write: if both ends did, neither would ever read again.
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from math import inf
@@ -32,7 +33,7 @@ from typing import TYPE_CHECKING, Final
 from gantrymq.errors import ConnectionLost, GantryError, RemoteProtocolError
 from gantrymq.net.addresses import join_address
 from gantrymq.net.alarms import Alarm, clock_of
-from gantrymq.net.answering import NO_TABLE, Table
+from gantrymq.net.answering import NO_TABLE, Refusals, Table
 from gantrymq.net.calls import Calls, Waiting, What, lost_error
 from gantrymq.net.endings import Ending
 from gantrymq.net.options import PLAIN, PeerOptions
@@ -84,6 +85,8 @@ class Terms:
     on_open: Callable[[Peer], None] | None = None
     on_end: Callable[[Peer], None] | None = None
     """Called when a connection is there, and when it is gone for good."""
+    refusals: Refusals = field(default_factory=Counter)
+    """Counts what was refused, for all these connections together."""
 
 
 class Link(asyncio.BufferedProtocol):
@@ -121,6 +124,7 @@ class Link(asyncio.BufferedProtocol):
             terms.table,
             terms.owner,
             limit=terms.options.answers_in_flight,
+            refusals=terms.refusals,
             send=self._send,
             room=self._read_on,
         )

@@ -28,8 +28,12 @@ class Server:
         self.peers: set[Peer] = set()
         self.refused = 0
         """Connections that came over the limit."""
+        self.dismissed = 0
+        """Connections that were to begin in another way than they did."""
         self.endings: Counter[Ending] = Counter()
         """How connections ended."""
+        self.refusals = terms.refusals
+        """Requests that were answered with an error."""
         self._past = Traffic()
         self._terms = replace(terms, on_open=self._opened, on_end=self._ended)
         self._theirs = terms
@@ -127,6 +131,8 @@ class Server:
 
     def dismiss(self, protocol: asyncio.BaseProtocol | None = None) -> None:
         """An admitted connection came to nothing."""
+        if not self._closing:
+            self.dismissed += 1
         if protocol is None:
             self._greeted -= 1
         self._made.discard(protocol)

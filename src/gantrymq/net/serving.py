@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, Final
 
 from gantrymq.errors import LocalProtocolError
-from gantrymq.net.answering import Table, ask, failure, go_away
+from gantrymq.net.answering import Refusals, Table, ask, failure, go_away
 from gantrymq.protocol.base import Reply
 from gantrymq.wire.command import ONEWAY, RESPONSE, Command
 
@@ -27,7 +27,17 @@ _EAGER: Final[dict[str, Any]] = {"eager_start": True} if sys.version_info >= (3,
 class Serving:
     """Answers one peer from a table."""
 
-    __slots__ = ("_limit", "_owner", "_peer", "_room", "_send", "_table", "_tasks", "draining")
+    __slots__ = (
+        "_limit",
+        "_owner",
+        "_peer",
+        "_refusals",
+        "_room",
+        "_send",
+        "_table",
+        "_tasks",
+        "draining",
+    )
 
     def __init__(
         self,
@@ -36,6 +46,7 @@ class Serving:
         owner: object,
         *,
         limit: int,
+        refusals: Refusals,
         send: Callable[[Command], None],
         room: Callable[[], None],
     ) -> None:
@@ -44,6 +55,7 @@ class Serving:
         self._table = table
         self._owner = owner
         self._limit = limit
+        self._refusals = refusals
         self._send = send
         self._room = room
         self._tasks: set[asyncio.Task[None]] = set()
@@ -65,7 +77,7 @@ class Serving:
         if self.draining and (answer := go_away(command)) is not None:
             self._answer(command, answer)
             return
-        outcome = ask(command, self._table, self._owner, peer)
+        outcome = ask(command, self._table, self._owner, peer, self._refusals)
         if isinstance(outcome, Command):
             self._answer(command, outcome)
         else:
@@ -93,10 +105,10 @@ class Serving:
             answer = (await outcome).command()
         except asyncio.CancelledError:
             if self._peer.ending is None:  # not us: something that the handler waited for
-                self._answer(command, failure(command, RuntimeError("cancelled"), self._peer))
+                self._answer(command, self._failure(command, RuntimeError("cancelled")))
             raise
         except Exception as error:
-            answer = failure(command, error, self._peer)
+            answer = self._failure(command, error)
         self._answer(command, answer)
 
     def _answer(self, command: Command, answer: Command) -> None:
@@ -107,9 +119,12 @@ class Serving:
         try:
             self._send(answer)
         except LocalProtocolError as error:
-            refusal = failure(command, error, self._peer)
+            refusal = self._failure(command, error)
             refusal.opaque = command.opaque
             self._send(refusal)
+
+    def _failure(self, command: Command, error: Exception) -> Command:
+        return failure(command, error, self._peer, self._refusals)
 
     def _ended(self, task: asyncio.Task[None]) -> None:
         was_full = self.full

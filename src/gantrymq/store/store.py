@@ -330,6 +330,11 @@ class Store(Lookups):
         return self._flusher.flushed_to
 
     @property
+    def dispatched_to(self) -> int:
+        """The offset up to which the log's messages can be read."""
+        return self._dispatched_to
+
+    @property
     def refusal(self) -> str | None:
         """Why nothing is stored now."""
         return None if self._refusal is None else str(self._refusal)

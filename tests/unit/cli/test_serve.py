@@ -2,12 +2,12 @@
 
 import asyncio
 import json
-import logging
 import os
 import signal
 import socket
 import subprocess
 import sys
+import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,7 +16,7 @@ import pytest
 
 import gantrymq
 from gantrymq.cli.main import run
-from gantrymq.cli.serve import OneLine, Ready, serve
+from gantrymq.cli.serve import Ready, serve
 from gantrymq.net.blocking import BlockingPeer
 from gantrymq.protocol.configs import GetNameServerConfig
 from tests.support import run_on
@@ -42,6 +42,12 @@ def started(*arguments: object) -> Iterator[subprocess.Popen[str]]:
         process.communicate()
 
 
+def page(url: str) -> str:
+    """What is to be read there."""
+    with urllib.request.urlopen(url, timeout=10) as answer:
+        return str(answer.read(), "utf-8")
+
+
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT], ids=lambda n: n.name)
 def test_one_line_when_ready_and_a_clean_stop(tmp_path: Path, number: signal.Signals) -> None:
     ready, conf = tmp_path / "deep" / "ready.json", tmp_path / "namesrv.conf"
@@ -54,6 +60,7 @@ def test_one_line_when_ready_and_a_clean_stop(tmp_path: Path, number: signal.Sig
         facts = json.loads(ready.read_text())
         assert line == f"name server ready on {facts['namesrv']}\n"
         assert (facts["brokers"], facts["pid"]) == ([], process.pid)
+        assert 'gantry_namesrv_topics{node_type="nameserver"' in page(facts["metrics"])
         with BlockingPeer.connect(facts["namesrv"]) as peer:
             found = peer.call(GetNameServerConfig(), timeout=5).properties
         assert found["orderMessageEnable"] == found["needWaitForService"] == "true"
@@ -65,6 +72,7 @@ def test_one_line_when_ready_and_a_clean_stop(tmp_path: Path, number: signal.Sig
     said = [line.partition(": ")[2] for line in errors.splitlines()]
     assert said == [
         f"{conf} has keys that mean nothing here: rocketmqHome",
+        f"metrics are at {facts['metrics']}",
         "stopping",
         "stopped; 0 brokers and 0 topics were known",
     ]
@@ -83,6 +91,47 @@ def test_a_port_in_use_is_one_line_and_no_ready_file(tmp_path: Path) -> None:
     assert f"cannot listen on 127.0.0.1:{port}" in errors
     assert errors.count("\n") == 1
     assert not ready.exists()
+
+
+def test_a_port_of_metrics_in_use_is_one_line_and_nothing_is_left_open(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        wanted = f"metrics.port={taken.getsockname()[1]}"
+        options = ("--port", 0, "--bind", "127.0.0.1", "--data", tmp_path, "--set", wanted)
+        with started(*options) as process:
+            out, errors = process.communicate(timeout=20)
+    assert (process.returncode, out) == (1, "")
+    (line,) = [line for line in errors.splitlines() if line.startswith("gantry: ")]
+    assert "set metrics.port, or metrics.enabled = false" in line
+    assert "Traceback" not in errors
+
+
+def test_json_lines_from_the_first_to_the_last(tmp_path: Path) -> None:
+    options = ("--port", 0, "--bind", "127.0.0.1", "--data", tmp_path)
+    with started(*options, "--log-format", "json", "--log-level", "info") as process:
+        assert process.stdout is not None
+        assert process.stdout.readline().startswith("name server ready on ")
+        process.terminate()
+        out, errors = process.communicate(timeout=20)
+    said = [json.loads(line) for line in errors.splitlines()]
+    assert [line["message"] for line in said][-2:] == [
+        "stopping",
+        "stopped; 0 brokers and 0 topics were known",
+    ]
+    assert {line["pid"] for line in said} == {process.pid}
+    with started("--log-format", "json", "--set", "routes.oder=1") as process:
+        out, errors = process.communicate(timeout=20)
+    (line,) = errors.splitlines()
+    assert json.loads(line)["message"].startswith("there is no setting routes.oder")
+    assert (process.returncode, out) == (1, "")
+
+
+def test_only_what_matters_at_a_higher_level(tmp_path: Path) -> None:
+    options = ("--port", 0, "--bind", "127.0.0.1", "--data", tmp_path)
+    with started(*options, "--log-level", "error") as process:
+        assert process.stdout is not None
+        assert process.stdout.readline()
+        process.terminate()
+        assert process.communicate(timeout=20)[1] == ""
 
 
 @pytest.mark.parametrize(
@@ -156,13 +205,3 @@ def test_a_service_that_fails_while_closing_says_so() -> None:
 
     with pytest.raises(ZeroDivisionError):
         run_on("asyncio", serve(Failing(), interrupted, None))
-
-
-def test_a_record_is_one_line_whatever_is_in_it() -> None:
-    record = logging.LogRecord("x", logging.INFO, "", 0, "from %s", ("a\nb\rc",), None)
-    assert OneLine("%(message)s").format(record) == "from a\\nb\\rc"
-    try:
-        raise ZeroDivisionError("by\nnought")
-    except ZeroDivisionError:
-        record.exc_info = sys.exc_info()
-    assert "\n" not in OneLine("%(message)s").format(record)

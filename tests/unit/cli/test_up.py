@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
 import tomllib
+import urllib.request
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -18,7 +20,7 @@ import pytest
 import gantrymq
 from gantrymq.broker.config import BrokerConfig
 from gantrymq.cli.main import run
-from gantrymq.cli.up import Plan, broker_names, load_broker, load_name_server
+from gantrymq.cli.up import Plan, broker_names, load_broker, load_name_server, own_store
 from gantrymq.errors import ConfigError
 from gantrymq.nameserver.config import NameServerConfig
 from gantrymq.net.blocking import BlockingPeer
@@ -71,6 +73,12 @@ def ask(address: str, request: Any) -> Any:
         return peer.call(request, timeout=10)
 
 
+def page(url: str) -> str:
+    """What is to be read there."""
+    with urllib.request.urlopen(url, timeout=10) as answer:
+        return str(answer.read(), "utf-8")
+
+
 def send(address: str, body: bytes = b"hello") -> int:
     request = SendMessage(group="g", topic="orders", queue_id=0, born_ms=1, body=body)
     return int(ask(address, request).offset)
@@ -103,6 +111,11 @@ def test_one_line_when_ready_and_a_clean_stop_that_says_what_was_flushed(
         route = ask(facts["namesrv"], GetRoute(topic="TBW102")).route
         assert route.brokers[0].addresses == {0: broker["address"]}
         assert [send(broker["address"]) for _ in range(3)] == [0, 1, 2]
+        assert broker["metrics"] == facts["metrics"]  # one process, one page
+        measured = page(facts["metrics"])
+        assert re.search(r'\nrocketmq_messages_in_total\{.*topic="orders".*\} 3\n', measured)
+        assert re.search(r'\ngantry_requests_total\{node_type="nameserver".*\} \d+\n', measured)
+        assert measured.count("\nprocess_cpu_seconds_total ") == 1
         said = stop(process, number)
     assert not file.exists()
     assert "stopping" in said
@@ -138,13 +151,19 @@ def test_a_second_one_on_the_same_data_is_refused_and_told_by_whom(tmp_path: Pat
 
 def test_several_brokers_are_processes_that_stop_together(tmp_path: Path) -> None:
     names = ("--brokers", 3, "--broker-name", "one", "--cluster", "east")
-    with started("up", *ANY, *LOCAL, *names, "--data", tmp_path) as process:
+    file = tmp_path / "ready.json"
+    with started("up", *ANY, *LOCAL, *names, "--data", tmp_path, "--ready-file", file) as process:
         line = ready(process)
         assert [f"broker {name} on" in line for name in ("one", "broker-a", "broker-b")] == [
             True
         ] * 3
         found = ask(line.split()[6].rstrip(","), GetClusterInfo())
         assert found.clusters == {"east": {"one", "broker-a", "broker-b"}}
+        facts = json.loads(file.read_text())
+        pages = [one["metrics"] for one in facts["brokers"]] + [facts["metrics"]]
+        assert len(set(pages)) == 4
+        nodes = [re.findall(r'gantry_connections\{.*node_id="([^"]+)"', page(url)) for url in pages]
+        assert nodes == [["one"], ["broker-a"], ["broker-b"], [facts["namesrv"]]]
         addresses = [data.addresses[0] for data in found.brokers.values()]
         assert [send(address) for address in addresses] == [0, 0, 0]
         said = stop(process)
@@ -204,7 +223,9 @@ def test_a_broker_that_finds_no_name_server_can_be_stopped(tmp_path: Path) -> No
     options = ("--port", 0, *LOCAL, "--data", tmp_path, "--namesrv", "127.0.0.1:1")
     with started("broker", *options) as process:
         assert process.stderr is not None
-        assert "registering at name server 127.0.0.1:1 failed" in process.stderr.readline()
+        said = [process.stderr.readline() for _ in range(2)]
+        assert "metrics are at" in said[0]
+        assert "registering at name server 127.0.0.1:1 failed" in said[1]
         said = stop(process)
     assert said[-1] == "stopped before it was ready"
     assert not (tmp_path / "abort").exists()
@@ -247,6 +268,36 @@ def test_one_file_can_be_for_both(tmp_path: Path) -> None:
     assert loaded.value.store.log.segment_size == 8192
 
 
+def test_a_broker_conf_says_where_the_store_is(tmp_path: Path) -> None:
+    file = tmp_path / "broker.conf"
+    file.write_text(f"storePathRootDir={tmp_path}/store\nmetricsPromExporterPort=7000\n")
+    loaded = load_broker(file, [], {})
+    store = own_store(loaded, None, 1)
+    assert store == f"{tmp_path}/store"
+    assert own_store(loaded, "elsewhere", 1) is None
+    assert own_store(load_broker(None, [], {}), None, 3) is None
+    with pytest.raises(ConfigError, match="3 brokers cannot share"):
+        own_store(loaded, None, 3)
+    plan = Plan(
+        name_server=NameServerConfig(),
+        broker=loaded.value,
+        directory=Path("/data"),
+        names=["broker-a"],
+        store=store,
+    )
+    config = plan.config(0, "127.0.0.1:9876")
+    assert (config.data, config.metrics.port) == (store, 7000)
+    assert plan.one_page
+
+
+def test_a_namesrv_conf_for_the_name_server_alone(tmp_path: Path) -> None:
+    file = tmp_path / "namesrv.conf"
+    file.write_text("listenPort=1\norderMessageEnable=true\nrocketmqHome=/opt\n")
+    loaded = load_name_server(None, [], {"listen.port": 5}, file)
+    assert (loaded.value.routes.order, loaded.value.listen.port) == (True, 5)
+    assert loaded.unknown == ("rocketmqHome",)
+
+
 @pytest.mark.parametrize(
     ("names", "count", "expected"),
     [
@@ -273,6 +324,7 @@ def test_brokers_side_by_side_have_ports_and_stores_of_their_own() -> None:
         names=["broker-a", "broker-b"],
     )
     one, other = (plan.config(number, "127.0.0.1:9876") for number in range(2))
+    assert not plan.one_page
     assert (one.listen.port, other.listen.port) == (10_911, 10_921)
     assert (one.directory, other.directory) == (Path("/data/broker-a"), Path("/data/broker-b"))
     assert one.registering.name_servers == "127.0.0.1:9876"

@@ -1,0 +1,1 @@
+"""What a program says about itself: its log lines and its metrics."""
