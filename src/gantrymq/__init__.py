@@ -3,8 +3,8 @@
 ```python
 import gantrymq as gantry
 
-async with gantry.AsyncProducer("rmq://localhost:9876") as producer:
-    await producer.send("orders", b"hello")
+with gantry.Producer("rmq://localhost:9876") as producer:
+    producer.send("orders", b"hello")
 ```
 
 The names below are loaded when they are first used.
@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     from gantrymq.client.producer import AsyncProducer as AsyncProducer
+    from gantrymq.client.sync_producer import Producer as Producer
     from gantrymq.model import Message as Message
     from gantrymq.model import MessageQueue as MessageQueue
     from gantrymq.model import ReceivedMessage as ReceivedMessage
@@ -28,6 +29,7 @@ __version__ = "0.1.0"
 
 _PLACES: Final = {
     "gantrymq.client.producer": ("AsyncProducer",),
+    "gantrymq.client.sync_producer": ("Producer",),
     "gantrymq.model": (
         "Message", "MessageQueue", "ReceivedMessage", "SendReceipt", "SendStatus", "Subscription",
     ),

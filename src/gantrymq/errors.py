@@ -9,9 +9,11 @@ GantryError
 ├── StateError                    not in this state: started twice, or not started yet
 ├── RouteError                    it is not known where to send or read
 │   ├── NoNameServers             none was given
-│   └── NoRoute                   the name server knows nobody who has the topic
+│   ├── NoRoute                   the name server knows nobody who has the topic
+│   └── NoAddress                 a broker is named, and nobody says where its master is
 ├── SendFailed                    every attempt at a message failed; says what is known of it
 │   └── SendTimeout               the time for it is over
+├── ClusterTooOld                 the brokers cannot do that; nothing was sent
 ├── RequestTimeout                a request message was sent, and no answer came in time
 ├── BufferFull                    no room for another message that is to be sent later
 ├── ProtocolError
@@ -22,6 +24,7 @@ GantryError
 │   ├── ConnectFailed
 │   ├── ConnectionLost
 │   └── CallTimeout
+│       └── NotSentInTime         no answer, because the request never went out
 ├── ReplyError                    the peer answered "no"; one class per code a caller acts on
 └── StoreError
     ├── CorruptRecord
@@ -37,7 +40,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import ClassVar, Self
+from typing import Any, ClassVar, Self
 
 
 class GantryError(Exception):
@@ -111,6 +114,14 @@ class NoRoute(RouteError):
     code = 10005
 
 
+class NoAddress(RouteError):
+    """A route names a broker, and no route says where its master is."""
+
+    code = 10003
+    retriable = True
+    refresh_route = True
+
+
 class SendFailed(GantryError):
     """A message could not be sent; the text says where it was tried, and what would help.
 
@@ -130,6 +141,7 @@ class SendFailed(GantryError):
         code: int = 0,
         maybe_stored: bool = False,
         hint: str = "",
+        receipts: tuple[Any, ...] = (),
     ) -> None:
         super().__init__(text)
         self.topic = topic
@@ -139,6 +151,8 @@ class SendFailed(GantryError):
         self.code = code
         self.maybe_stored = maybe_stored
         self.hint = hint
+        self.receipts = receipts
+        """What was stored of a batch that took several frames, before one of them failed."""
 
     def __reduce__(self) -> tuple[object, ...]:
         return type(self), self.args, dict(self.__dict__)
@@ -146,6 +160,10 @@ class SendFailed(GantryError):
 
 class SendTimeout(SendFailed, TimeoutError):
     """The time that was given for a send is over."""
+
+
+class ClusterTooOld(GantryError):
+    """The version of a broker says that it cannot do what is asked; nothing was sent."""
 
 
 class RequestTimeout(GantryError, TimeoutError):
@@ -182,12 +200,15 @@ class TransportError(GantryError):
     """The request or its answer did not get through."""
 
     retriable = True
+    maybe_sent: ClassVar[bool] = True
+    """Whether the request may have been carried out all the same."""
 
 
 class ConnectFailed(TransportError):
     """No connection could be made."""
 
     refresh_route = True
+    maybe_sent = False
 
 
 class ConnectionLost(TransportError):
@@ -198,6 +219,12 @@ class ConnectionLost(TransportError):
 
 class CallTimeout(TransportError, TimeoutError):
     """No answer came before the deadline; the request may have been carried out."""
+
+
+class NotSentInTime(CallTimeout):
+    """The deadline came before the request could be sent: no connection, or no room on it."""
+
+    maybe_sent = False
 
 
 class StoreError(GantryError):

@@ -42,7 +42,7 @@ T = TypeVar("T")
 _KEY: Final = "gantrymq.setting"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)  # by identity, so that it can stand in a union
 class Unit:
     """The unit a number is kept in, and what may stand behind it in text."""
 

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Literal, TypedDict
@@ -190,8 +191,12 @@ def load_config(
     *,
     environ: Mapping[str, str] | None = None,
     arguments: Mapping[str, Any] | None = None,
+    others: AbstractSet[str] = frozenset(),
 ) -> ClientConfig:
-    """The settings of a client from everywhere they can come from."""
+    """The settings of a client from everywhere they can come from.
+
+    URLs may also hold the settings named by `others`, which somebody else reads.
+    """
     environ = os.environ if environ is None else environ
     found: dict[str, Any] = {}
     if text := environ.get("NAMESRV_ADDR", "").strip():
@@ -202,6 +207,9 @@ def load_config(
     given = parse_url(url) if url is not None else {}
     for name, value in (arguments or {}).items():
         given |= _argument(name, value)
+    for name in others:
+        found.pop(name, None)
+        given.pop(name, None)
     return load(ClientConfig, file=found, environ=own, prefix=_PREFIX, flags=given).value
 
 

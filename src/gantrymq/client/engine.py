@@ -87,6 +87,7 @@ class Engine:
         self._tasks: set[asyncio.Task[Any]] = set()
         self._restoring: dict[str, asyncio.Task[Any]] = {}
         self._looking_soon = False
+        self._doubted: set[str] = set()
         self._beating = asyncio.Lock()
         self._next_beat: asyncio.Task[None] | None = None
         self._beaten: set[str] = set()
@@ -230,6 +231,18 @@ class Engine:
         topics = {topic for member in self.members for topic in member.topics()}
         await self.routes.refresh(topics)
 
+    def doubt(self, topic: str) -> None:
+        """What is known of `topic` may be wrong: look again, once for all who say so meanwhile."""
+        if topic not in self._doubted and not self.closed:
+            self._doubted.add(topic)
+            self.spawn(self._clear_up(topic), "routes")
+
+    async def _clear_up(self, topic: str) -> None:
+        try:
+            await self.routes.renew(topic)
+        finally:
+            self._doubted.discard(topic)
+
     # --- heartbeats -----------------------------------------------------------------------------
 
     async def beat(self) -> None:
@@ -237,6 +250,11 @@ class Engine:
         if self._next_beat is None:
             self._next_beat = self.spawn(self._beat_in_turn(), "heartbeat")
         await asyncio.shield(self._next_beat)
+
+    async def introduce(self) -> None:
+        """Make sure that every broker of a known route has heard of the members."""
+        if not self._places() <= self._beaten:
+            await self.beat()
 
     async def version_at(self, address: str) -> int:
         """The version of the broker at `address`; asked for if no heartbeat has gone there yet."""

@@ -1,74 +1,114 @@
-"""Producers."""
+"""The producer that is awaited."""
 
 from __future__ import annotations
 
-import time
+import asyncio
+import contextlib
+from collections.abc import Iterable
 from types import TracebackType
-from typing import Self, Unpack
+from typing import Final, Self, Unpack
 
-from gantrymq.client.config import ClientArguments, load_config
-from gantrymq.client.engine import Engine, shared
-from gantrymq.client.identity import now_ms
-from gantrymq.client.members import Member
-from gantrymq.errors import StateError
-from gantrymq.flows import sending
-from gantrymq.flows.sending import Sender
-from gantrymq.model import Message, SendReceipt
+from gantrymq.client.batching import Batcher
+from gantrymq.client.buffering import Outbox, Room
+from gantrymq.client.hooks import SendHook
+from gantrymq.client.messages import How, SendOptions, make_how, make_message
+from gantrymq.client.producer_config import ProducerArguments, load_producer
+from gantrymq.client.producing import Channel, Checker, Producing, decision_of
+from gantrymq.client.requesting import reply, request
+from gantrymq.client.states import ServiceState
+from gantrymq.errors import SendFailed, StateError
+from gantrymq.flows.transactions import Half
+from gantrymq.model import Message, ReceivedMessage, SendReceipt
 from gantrymq.net.network import Network
-from gantrymq.protocol.groups import ProducerData
-from gantrymq.protocol.validation import check_producer_group
-from gantrymq.rules.queue_choice import QueueChoice
-from gantrymq.rules.retry import SendRetries
-
-
-class _Membership(Member):
-    kind = "producer"
-
-    def __init__(self, group: str) -> None:
-        self.group = group
-
-    def producer_data(self) -> ProducerData:
-        return ProducerData(group=self.group)
+from gantrymq.protocol.transactions import Decision
+from gantrymq.rules.retry import Mode
 
 
 class AsyncProducer:
-    """Sends messages."""
+    """Sends messages.
+
+    ```python
+    async with AsyncProducer("rmq://localhost:9876", group="shop") as producer:
+        receipt = await producer.send("orders", b"one beer", tag="drinks", keys="order-1")
+    ```
+
+    One producer serves any number of tasks of its loop. `send` waits for the broker's answer;
+    `send_soon` waits for room at most, and gives a future; `send_nowait` waits for nothing.
+    Everything that goes wrong ends in `SendFailed`, before the time-out is over.
+
+    RocketMQ: DefaultMQProducer, TransactionMQProducer.
+    """
 
     def __init__(
         self,
         url: str | None = None,
         *,
-        group: str = "gantry_producers",
+        checker: Checker | None = None,
+        hooks: Iterable[SendHook] = (),
         network: Network | None = None,
-        **client: Unpack[ClientArguments],
+        **settings: Unpack[ProducerArguments],
     ) -> None:
-        check_producer_group(group)
-        self.group = group
-        self._config = load_config(url, arguments=client)
-        self._network = network
-        self._member = _Membership(group)
-        self._engine: Engine | None = None
-        self._sender: Sender
+        """`checker` says what became of a transaction that was left open.
+
+        `network` carries connections by something else than TCP, in tests.
+        """
+        client, config = load_producer(url, settings)
+        self.producing: Final = Producing(
+            client, config, checker=checker, hooks=hooks, network=network
+        )
+        self._life: Final = self.producing.life
+        self.room: Final = Room(config.buffer_messages, config.buffer_bytes)
+        self._batcher: Batcher | None = None
+        self._failures: list[SendFailed] = []
+        self._channel: Channel
+        self.outbox: Outbox
+
+    # --- life -----------------------------------------------------------------------------------
+
+    @property
+    def state(self) -> ServiceState:
+        """Where the producer is in its life."""
+        return self._life.state
+
+    @property
+    def group(self) -> str:
+        """The group that it belongs to."""
+        return self.producing.config.group
+
+    @property
+    def client_id(self) -> str:
+        """By which brokers know it."""
+        return self.producing.engine.client_id
+
+    @property
+    def send_latency_fault_enable(self) -> bool:
+        """Whether slow and failed brokers are left alone for a while; may be changed any time."""
+        return self.producing.choice.send_latency_fault_enable
+
+    @send_latency_fault_enable.setter
+    def send_latency_fault_enable(self, value: bool) -> None:
+        self.producing.choice.send_latency_fault_enable = value
 
     async def start(self) -> None:
-        """Connect."""
-        engine = shared(self._config, network=self._network)
-        await engine.join(self._member)
-        self._engine = engine
-        self._sender = Sender(
-            group=self.group,
-            places=engine.routes,
-            choice=QueueChoice(time.monotonic, engine.chance),
-            retries=SendRetries(),
-            unique_ids=engine.unique_ids,
-            now_ms=now_ms,
-        )
+        """Connect; the brokers know the producer when this returns."""
+        await self.producing.start()
+        self._channel = self.producing.channel
+        self.outbox = Outbox(self.producing.engine.loop, self._begin)
+        config = self.producing.config
+        if config.auto_batch:
+            self._batcher = Batcher(
+                self._channel,
+                linger=config.batch_linger,
+                size=config.batch_bytes,
+                timeout=config.send_timeout,
+            )
 
     async def close(self) -> None:
-        """Leave."""
-        if self._engine is not None:
-            await self._engine.leave(self._member)
-            self._engine = None
+        """Send what is still to be sent, for a while, and leave."""
+        if self._life.running:
+            with contextlib.suppress(TimeoutError):
+                await self.flush(self.producing.config.close_timeout)
+        await self.producing.close()
 
     async def __aenter__(self) -> Self:
         await self.start()
@@ -82,8 +122,219 @@ class AsyncProducer:
     ) -> None:
         await self.close()
 
-    async def send(self, topic: str, body: bytes) -> SendReceipt:
-        """Store a message."""
-        if self._engine is None:
-            raise StateError("the producer is not running")
-        return await sending.send(self._engine.runtime, self._sender, Message(topic, body))
+    # --- sending --------------------------------------------------------------------------------
+
+    async def send(
+        self,
+        message: Message | str,
+        body: bytes | bytearray | memoryview | None = None,
+        /,
+        **options: Unpack[SendOptions],
+    ) -> SendReceipt:
+        """Store a message, and say where; `SendFailed` if that could not be done in time."""
+        self._life.check()
+        return await self._send(make_message(message, body, options), make_how(options), "sync")
+
+    async def send_oneway(
+        self,
+        message: Message | str,
+        body: bytes | bytearray | memoryview | None = None,
+        /,
+        **options: Unpack[SendOptions],
+    ) -> None:
+        """Send a message and wait for nothing: nobody says whether it arrived."""
+        self._life.check()
+        made, how = make_message(message, body, options), make_how(options)
+        await self.producing.send_oneway(self._channel, made, how)
+
+    async def send_soon(
+        self,
+        message: Message | str,
+        body: bytes | bytearray | memoryview | None = None,
+        /,
+        **options: Unpack[SendOptions],
+    ) -> asyncio.Future[SendReceipt]:
+        """Wait for room, have the message sent, and give a future of its receipt.
+
+        `BufferFull` if there is no room before the time-out. Failures of messages whose futures
+        nobody looks at are what `flush` returns.
+        """
+        self._life.check()
+        made, how = make_message(message, body, options), make_how(options)
+        await self.room.wait(len(made.body), self.producing.timeout_of(how))
+        return self._begin(made, how)
+
+    def send_nowait(
+        self,
+        message: Message | str,
+        body: bytes | bytearray | memoryview | None = None,
+        /,
+        **options: Unpack[SendOptions],
+    ) -> asyncio.Future[SendReceipt]:
+        """The same without waiting: `BufferFull` if there is no room now."""
+        self._life.check()
+        made, how = make_message(message, body, options), make_how(options)
+        self.room.take_or_refuse(len(made.body))
+        return self._begin(made, how)
+
+    async def send_batch(
+        self, messages: Iterable[Message], /, **options: Unpack[SendOptions]
+    ) -> list[SendReceipt]:
+        """Store messages of one topic, in as few frames as they fit into; a receipt for each."""
+        self._life.check()
+        return await self.producing.send_batch(self._channel, messages, make_how(options))
+
+    async def flush(self, timeout: float | None = None) -> list[SendFailed]:
+        """Return when nothing is under way; what failed since the last time, of `send_soon`."""
+        async with asyncio.timeout(timeout):
+            self.outbox.begin()
+            if self._batcher is not None:
+                await self._batcher.flush()
+            empty = asyncio.Event()
+            loop = asyncio.get_running_loop()
+            self.room.when_empty(lambda: loop.call_soon_threadsafe(empty.set))
+            await empty.wait()
+        failures, self._failures = self._failures, []
+        return failures
+
+    async def recall(self, handle: str, /, *, timeout: float | None = None) -> str:
+        """Take a delayed message back by its receipt's `recall_handle`; its unique id."""
+        self._life.check()
+        return await self.producing.recall(self._channel, handle, timeout)
+
+    # --- conversations --------------------------------------------------------------------------
+
+    async def request(
+        self,
+        message: Message | str,
+        body: bytes | bytearray | memoryview | None = None,
+        /,
+        **options: Unpack[SendOptions],
+    ) -> ReceivedMessage:
+        """Send a message to whoever consumes its topic, and return what he replies.
+
+        `RequestTimeout` if it was sent and no reply came in time.
+        """
+        made, how = make_message(message, body, options), make_how(options)
+        return await request(self.producing, made, how)
+
+    async def reply(
+        self,
+        to: ReceivedMessage,
+        body: bytes | bytearray | memoryview,
+        /,
+        **options: Unpack[SendOptions],
+    ) -> SendReceipt:
+        """Answer a message that was sent with `request`."""
+        self._life.check()
+        return await reply(self.producing, self._channel, to, body, options)
+
+    def transaction(
+        self,
+        message: Message | str,
+        body: bytes | bytearray | memoryview | None = None,
+        /,
+        **options: Unpack[SendOptions],
+    ) -> AsyncTransaction:
+        """A message that is delivered only if the block ends well.
+
+        ```python
+        async with producer.transaction("orders", b"one beer") as tx:
+            await book(order, tx.transaction_id)
+        ```
+
+        The message is stored before the block, committed after it, rolled back if it raises.
+        """
+        made, how = make_message(message, body, options), make_how(options)
+        return AsyncTransaction(self.producing, made, how)
+
+    # --- inside ---------------------------------------------------------------------------------
+
+    async def _send(self, message: Message, how: How, mode: Mode) -> SendReceipt:
+        batcher = self._batcher
+        if batcher is not None and how.timeout is None and batcher.takes(message):
+            return await batcher.send(message, how)
+        return await self.producing.send(self._channel, message, how, mode=mode)
+
+    def _begin(self, message: Message, how: How) -> asyncio.Future[SendReceipt]:
+        work = self._send(message, how, "async")
+        task = self.producing.engine.loop.create_task(work, name="gantrymq send")
+        size = len(message.body)
+        task.add_done_callback(lambda done: self._done(done, size))
+        return task
+
+    def _done(self, task: asyncio.Future[SendReceipt], size: int) -> None:
+        self.room.give_back(size)
+        if task.cancelled():
+            return
+        error = task.exception()
+        if isinstance(error, SendFailed) and len(self._failures) < _KEPT:
+            self._failures.append(error)
+
+
+class AsyncTransaction:
+    """One transaction: a half message, and how it ends."""
+
+    def __init__(
+        self,
+        producing: Producing,
+        message: Message,
+        how: How,
+    ) -> None:
+        self._producing = producing
+        self._given = (message, how)
+        self._half: Half | None = None
+        self.decision: Decision | None = None
+        """How it ended; None while it is open."""
+        self.told = False
+        """Whether the broker knows; if not, it will ask."""
+
+    @property
+    def receipt(self) -> SendReceipt:
+        """Where the half message is."""
+        return self._begun().receipt
+
+    @property
+    def transaction_id(self) -> str:
+        """The id to remember it by."""
+        return self._begun().transaction_id
+
+    async def commit(self) -> None:
+        """Have the message delivered."""
+        await self._end(Decision.COMMIT)
+
+    async def rollback(self, reason: str | None = None) -> None:
+        """Have it forgotten."""
+        await self._end(Decision.ROLLBACK, reason)
+
+    async def leave_open(self) -> None:
+        """Say nothing yet: the broker will ask the checker."""
+        await self._end(Decision.UNDECIDED)
+
+    async def __aenter__(self) -> Self:
+        self._half = await self._producing.begin_transaction(self._producing.channel, *self._given)
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if self.decision is None:
+            await self._end(decision_of(error is None), None if error is None else repr(error))
+
+    async def _end(self, decision: Decision, remark: str | None = None) -> None:
+        half = self._begun()
+        producing = self._producing
+        self.decision = decision
+        self.told = await producing.end_transaction(producing.channel, half, decision, remark)
+
+    def _begun(self) -> Half:
+        if self._half is None:
+            raise StateError("the transaction has not begun: use it in an `async with` block")
+        return self._half
+
+
+_KEPT: Final = 1000
+"""Failures that wait for `flush` to be called."""

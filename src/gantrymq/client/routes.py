@@ -14,9 +14,9 @@ import asyncio
 import logging
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, TypeAlias
 
-from gantrymq.errors import CallTimeout, GantryError, NoRoute
+from gantrymq.errors import CallTimeout, ClosedError, GantryError, NoRoute
 from gantrymq.flows import routing
 from gantrymq.flows.routing import MASTER, NameServers
 from gantrymq.model import MessageQueue
@@ -32,17 +32,26 @@ log = logging.getLogger("gantrymq.client")
 LOOK_UP: Final = 3.0
 """Seconds that somebody waits for a route, whoever is asking for it."""
 
+Borrowing: TypeAlias = tuple[str, int]
+"""The topic whose route a new topic takes, and how many queues it will have."""
+_USUAL: Final[Borrowing] = (AUTO_CREATE_TOPIC, routing.DEFAULT_TOPIC_QUEUES)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Known:
     """What is known of a topic."""
 
     route: TopicRoute
-    own: bool
-    """Whether it is the topic's own route, not that of the auto-create topic."""
+    borrowed: Borrowing | None = None
+    """From where, if it is not the topic's own route but that which it will have once it exists."""
     to_publish: TopicQueues | None
     """None where no queue can be written to."""
-    to_subscribe: tuple[MessageQueue, ...]
+    to_subscribe: tuple[MessageQueue, ...] = ()
+
+    @property
+    def own(self) -> bool:
+        """Whether it is the topic's own route."""
+        return self.borrowed is None
 
 
 class Routes:
@@ -58,8 +67,6 @@ class Routes:
         timeout: float = LOOK_UP,
     ) -> None:
         self.name_servers: Final = name_servers
-        self.default_topic = AUTO_CREATE_TOPIC
-        self.default_topic_queues = routing.DEFAULT_TOPIC_QUEUES
         self._runtime = runtime
         self._chance = chance
         self._address_map = dict(address_map or {})
@@ -67,7 +74,7 @@ class Routes:
         self._known: dict[str, Known] = {}
         self._turns: dict[str, Turns] = {}
         self._addresses: dict[str, Mapping[int, str]] = {}
-        self._looking: dict[tuple[str, bool], asyncio.Task[Known]] = {}
+        self._looking: dict[tuple[str, Borrowing | None], asyncio.Task[Known]] = {}
         self._watchers: list[Callable[[str], None]] = []
 
     # --- what is known --------------------------------------------------------------------------
@@ -100,20 +107,29 @@ class Routes:
         found = self._addresses.get(broker)
         return None if found is None else found.get(MASTER)
 
+    def topic_at(self, broker: str) -> str | None:
+        """A topic that `broker` has."""
+        for topic, known in self._known.items():
+            if known.own and any(queue.broker == broker for queue in known.to_subscribe):
+                return topic
+        return None
+
     # --- looking up -----------------------------------------------------------------------------
 
     async def of(self, topic: str) -> TopicRoute:
         """The topic's own route, looked up if need be."""
         known = self._known.get(topic)
         if known is None or not known.own:
-            known = await self._look_up(topic, borrow=False)
+            known = await self._look_up(topic)
         return known.route
 
-    async def queues_to_publish(self, topic: str) -> TopicQueues:
+    async def queues_to_publish(
+        self, topic: str, *, timeout: float | None = None, default: Borrowing = _USUAL
+    ) -> TopicQueues:
         """Where a producer may send; for a topic that does not exist yet, where it would."""
         known = self._known.get(topic)
         if known is None or known.to_publish is None:
-            known = await self._look_up(topic, borrow=True)
+            known = await self._look_up(topic, default, timeout)
         if known.to_publish is None:
             raise NoRoute(
                 f"topic {topic} has no queue that can be written to: {_unwritable(known.route)}"
@@ -124,7 +140,7 @@ class Routes:
         """What consumers read."""
         known = self._known.get(topic)
         if known is None or not known.own:
-            known = await self._look_up(topic, borrow=False)
+            known = await self._look_up(topic)
         return known.to_subscribe
 
     async def refresh(self, topics: Collection[str] = ()) -> None:
@@ -136,68 +152,71 @@ class Routes:
         """Look again at one topic: a broker has said that what we know is not so."""
         known = self._known.get(topic)
         try:
-            await self._look_up(topic, borrow=known is not None and not known.own)
+            await self._look_up(topic, None if known is None else known.borrowed)
         except GantryError as error:
             log.debug("the route of %s could not be renewed: %s", topic, error)
 
     async def _refresh(self, topic: str) -> None:
         try:
-            await self._look_up(topic, borrow=False)
+            await self._look_up(topic)
         except NoRoute:
             pass  # not there yet, or not at this name server any more
         except GantryError as error:
             log.warning("the route of %s could not be refreshed: %s", topic, error)
 
-    async def _look_up(self, topic: str, *, borrow: bool) -> Known:
+    async def _look_up(
+        self, topic: str, borrow: Borrowing | None = None, timeout: float | None = None
+    ) -> Known:
+        """Ask, or wait for the answer to somebody else who asks the same."""
         key = (topic, borrow)
         task = self._looking.get(key)
         if task is None:
             task = self._looking[key] = asyncio.create_task(self._fetch(topic, borrow))
             task.add_done_callback(lambda done: self._looked(key, done))
-        try:
-            async with asyncio.timeout(self._timeout + 0.5):
-                return await asyncio.shield(task)
-        except TimeoutError as error:
-            if isinstance(error, GantryError):
-                raise
-            raise CallTimeout(
-                f"no route of {topic} in {self._timeout:.1f}s from {self.name_servers}"
-            ) from error
+        limit = self._timeout + 0.5 if timeout is None else min(timeout, self._timeout + 0.5)
+        done, _ = await asyncio.wait((task,), timeout=limit)
+        if not done:
+            servers = self.name_servers
+            raise CallTimeout(f"no route of {topic} from name server {servers} in {limit:.1f}s")
+        if task.cancelled():
+            raise ClosedError("the client was closed")
+        return task.result()
 
-    def _looked(self, key: tuple[str, bool], task: asyncio.Task[Known]) -> None:
+    def _looked(self, key: tuple[str, Borrowing | None], task: asyncio.Task[Known]) -> None:
         del self._looking[key]
         if not task.cancelled():
             task.exception()  # seen, also when nobody waits any more
 
-    async def _fetch(self, topic: str, borrow: bool) -> Known:
-        servers = self.name_servers
-        if borrow:
-            route, own = await routing.fetch_route_to_publish(
-                self._runtime,
-                servers,
-                topic,
-                default_topic=self.default_topic,
-                default_topic_queues=self.default_topic_queues,
-                timeout=self._timeout,
-            )
-        else:
-            route = await routing.fetch_route(self._runtime, servers, topic, timeout=self._timeout)
-            own = True
-        return self._take(topic, route, own=own)
+    async def _fetch(self, topic: str, borrow: Borrowing | None) -> Known:
+        servers, timeout = self.name_servers, self._timeout
+        if borrow is None:
+            route = await routing.fetch_route(self._runtime, servers, topic, timeout=timeout)
+            return self._take(topic, route)
+        default_topic, queues = borrow
+        route, own = await routing.fetch_route_to_publish(
+            self._runtime,
+            servers,
+            topic,
+            default_topic=default_topic,
+            default_topic_queues=queues,
+            timeout=timeout,
+        )
+        return self._take(topic, route, None if own else borrow)
 
     # --- taking note ----------------------------------------------------------------------------
 
-    def _take(self, topic: str, route: TopicRoute, *, own: bool) -> Known:
+    def _take(self, topic: str, route: TopicRoute, borrowed: Borrowing | None = None) -> Known:
         before = self._known.get(topic)
-        if before is not None and before.own == own and routing.same_route(before.route, route):
+        same = before is not None and before.borrowed == borrowed
+        if before is not None and same and routing.same_route(before.route, route):
             return before
         queues = routing.publish_queues(topic, route)
         turns = self._turns.setdefault(topic, PerContext(self._chance))
         known = Known(
             route=route,
-            own=own,
+            borrowed=borrowed,
             to_publish=TopicQueues.of(queues, turns) if queues else None,
-            to_subscribe=routing.subscribe_queues(topic, route) if own else (),
+            to_subscribe=() if borrowed else routing.subscribe_queues(topic, route),
         )
         self._known = {**self._known, topic: known}
         self._addresses = self._all_addresses()

@@ -19,7 +19,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeVar
 
-from gantrymq.errors import CallTimeout, ClosedError, ConnectFailed, GoingAway
+from gantrymq.errors import ClosedError, ConnectFailed, GoingAway, NotSentInTime
 from gantrymq.net.answering import NO_TABLE, Table
 from gantrymq.net.backing_off import Attempts, BackOff, doubling
 from gantrymq.net.blocking import CONNECT_TIMEOUT, BlockingPeer
@@ -123,7 +123,7 @@ class BlockingPool:
                     return shelf.free.pop() if shelf.free else None
                 left = deadline - time.monotonic()
                 if left <= 0:
-                    raise CallTimeout(
+                    raise NotSentInTime(
                         f"all {shelf.lent} connections to {address} were busy for {timeout:.1f}s"
                     )
                 self._changed.wait(left)

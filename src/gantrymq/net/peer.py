@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any, TypeVar
 
-from gantrymq.errors import CallTimeout, ClosedError, ReplyError
+from gantrymq.errors import ClosedError, NotSentInTime, ReplyError
 from gantrymq.net.calls import What, blames_connection, describe
 from gantrymq.net.endings import Ending
 from gantrymq.net.link import Link
@@ -115,7 +115,7 @@ class Peer(Link):
                 if self._room.full:
                     await self._room.wait()
         except TimeoutError:
-            raise CallTimeout(
+            raise NotSentInTime(
                 f"no room for a call to {self} in {timeout:.1f}s ({describe(what)}): "
                 f"{self.calls} wait for their reply, {self.outbox.unsent} bytes to be sent"
             ) from None

@@ -17,7 +17,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
-from gantrymq.errors import CallTimeout, ClosedError, ConnectFailed, GoingAway
+from gantrymq.errors import ClosedError, ConnectFailed, GoingAway, NotSentInTime
 from gantrymq.net.alarms import clock_of
 from gantrymq.net.backing_off import Attempts, BackOff, doubling
 from gantrymq.net.calls import describe
@@ -173,7 +173,7 @@ class AsyncRuntime:
                 return await self.pool.peer(address)
         except TimeoutError as error:
             text = f"no connection to {address} in {timeout:.1f}s ({describe(request)})"
-            raise CallTimeout(text) from error
+            raise NotSentInTime(text) from error
 
 
 def _open_peer(place: _Place) -> Peer | None:

@@ -45,6 +45,9 @@ _ATTRIBUTES: Final = {
     names.TAGS: "tag",
     names.WAIT: "wait_stored",
     names.DELAY: "delay_level",
+    names.TIMER_DELAY_SECONDS: "delay",
+    names.TIMER_DELAY_MS: "delay",
+    names.TIMER_DELIVER_MS: "deliver_at",
 }
 
 
@@ -260,10 +263,9 @@ def check_batch(messages: Sequence[Message], *, max_body: int = MAX_BODY) -> Non
             check_message(message, max_body=max_body)
         except InvalidInput as refused:
             raise InvalidInput(f"{where}: {refused}") from refused
-        if message.delay_level:
-            raise InvalidInput(
-                f"TimeDelayLevel is not supported for batching: {where} has {message.delay_level}"
-            )
+        if message.delay_level or message.delay is not None or message.deliver_at is not None:
+            wish = message.delay_level or message.delay or message.deliver_at
+            raise InvalidInput(f"TimeDelayLevel is not supported for batching: {where} has {wish}")
         if is_retry_topic(message.topic):
             raise InvalidInput(
                 f"Retry Group is not supported for batching: {where} is for {message.topic}"

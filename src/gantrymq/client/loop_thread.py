@@ -1,0 +1,109 @@
+"""The one thread behind the blocking faces: a loop for what is driven by events.
+
+Heartbeats, fresh routes and what brokers ask need something that runs while the program does not
+call. All blocking clients of a process share this thread. It begins with the first of them and ends
+with the last.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import concurrent.futures
+import threading
+from collections.abc import Coroutine
+from typing import Any, Final, TypeVar
+
+from gantrymq.client.identity import Origin
+from gantrymq.errors import ClosedError, StateError
+from gantrymq.net.aio import loop_factory
+
+T = TypeVar("T")
+
+_NAME: Final = "gantrymq"
+
+
+class LoopThread:
+    """A loop on a thread of its own."""
+
+    def __init__(self) -> None:
+        self._origin = Origin()
+        self._users = 0
+        self._ready = threading.Event()
+        self._thread = threading.Thread(target=self._run, name=_NAME, daemon=True)
+        self.loop: asyncio.AbstractEventLoop = loop_factory()()
+        self._thread.start()
+        self._ready.wait()
+
+    def call(self, work: Coroutine[Any, Any, T], timeout: float | None = None) -> T:
+        """What `work` returns, run there while this thread waits."""
+        if threading.current_thread() is self._thread:
+            work.close()
+            raise StateError(
+                "a blocking call was made on the thread that runs the client itself, from a hook"
+                " say: it would wait for itself for ever"
+            )
+        future = self.submit(work)
+        try:
+            return future.result(timeout)
+        except BaseException:
+            future.cancel()
+            raise
+
+    def submit(self, work: Coroutine[Any, Any, T]) -> concurrent.futures.Future[T]:
+        """Have `work` done there."""
+        if not self._origin.is_here:
+            work.close()
+            self._origin.check("this client")
+        try:
+            return asyncio.run_coroutine_threadsafe(work, self.loop)
+        except RuntimeError as closed:
+            work.close()
+            raise ClosedError("this client was closed") from closed
+
+    def _run(self) -> None:
+        asyncio.set_event_loop(self.loop)
+        self.loop.call_soon(self._ready.set)
+        try:
+            self.loop.run_forever()
+        finally:
+            self.loop.run_until_complete(_wind_up(self.loop))
+            self.loop.close()
+
+    def _stop(self) -> None:
+        self.loop.call_soon_threadsafe(self.loop.stop)
+        self._thread.join()
+
+
+async def _wind_up(loop: asyncio.AbstractEventLoop) -> None:
+    tasks = asyncio.all_tasks() - {asyncio.current_task()}
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+    await loop.shutdown_asyncgens()
+    await loop.shutdown_default_executor()
+
+
+_lock: Final = threading.Lock()
+_current: list[LoopThread] = []
+
+
+def borrow() -> LoopThread:
+    """The thread, begun if need be; to be given back."""
+    with _lock:
+        if _current and not _current[0]._origin.is_here:
+            _current.clear()  # of the process that we were forked from
+        if not _current:
+            _current.append(LoopThread())
+        _current[0]._users += 1
+        return _current[0]
+
+
+def give_back(thread: LoopThread) -> None:
+    """One user fewer; the last one ends it."""
+    with _lock:
+        thread._users -= 1
+        if thread._users > 0 or not thread._origin.is_here:
+            return
+        if thread in _current:
+            _current.remove(thread)
+    thread._stop()

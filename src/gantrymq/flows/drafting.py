@@ -1,0 +1,269 @@
+"""From a user's message to the request that carries it: checked, named, compressed, made ready.
+
+All of it happens before anything is sent, once for all attempts. What a user handed in is left as
+it is: a compressed body, a namespace or an id go into the request, not into his message.
+
+When a message is to be delivered is the one thing that depends on the cluster. Brokers of 5.x have
+timers; older ones have a list of delays and nothing in between, and are not sent what they cannot
+do.
+
+RocketMQ: DefaultMQProducerImpl.sendKernelImpl.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from enum import Enum
+from typing import Final, NamedTuple
+
+from gantrymq.errors import ClusterTooOld, InvalidInput
+from gantrymq.model import Message
+from gantrymq.protocol.names import AUTO_CREATE_TOPIC, is_retry_topic, wrap
+from gantrymq.protocol.sending import SendBatch, SendMessage
+from gantrymq.protocol.validation import MAX_BODY, check_batch, check_message
+from gantrymq.rules.delay import DELAY_LEVELS
+from gantrymq.wire import batch
+from gantrymq.wire import properties as names
+from gantrymq.wire.batch import BatchMessage
+from gantrymq.wire.compression import DEFAULT_THRESHOLD, compress_large
+from gantrymq.wire.flags import Compression, Transaction
+from gantrymq.wire.message_id import UniqueIds
+from gantrymq.wire.versions import V5_0_0, describe
+
+_NOTHING: Final[Mapping[str, str]] = {}
+
+
+class MessageKind(Enum):
+    """What a message is to those who watch it being sent. RocketMQ: MessageType."""
+
+    NORMAL = "normal"
+    HALF = "half"
+    DELAYED = "delayed"
+    ORDERED = "ordered"
+    BATCH = "batch"
+    REPLY = "reply"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DraftRules:
+    """How messages of one producer are made ready."""
+
+    group: str
+    namespace: str = ""
+    max_body: int = MAX_BODY
+    compress_over: int = DEFAULT_THRESHOLD
+    compression: Compression = Compression.ZLIB
+    compression_level: int | None = None
+    default_topic: str = AUTO_CREATE_TOPIC
+    default_topic_queues: int = 4
+    long_header: bool = False
+    """Write names out, as clients before 3.5 did."""
+    unit_mode: bool = False
+
+
+@dataclass(slots=True, kw_only=True)
+class Draft:
+    """A message ready to be sent: what is left to fill in is the queue."""
+
+    messages: Sequence[Message]
+    """What the user handed in; several in a batch."""
+    request: SendMessage
+    properties: dict[str, str]
+    ids: tuple[str, ...]
+    kind: MessageKind = MessageKind.NORMAL
+
+    @property
+    def topic(self) -> str:
+        """As brokers know it."""
+        return self.request.topic
+
+
+class Entry(NamedTuple):
+    """A message of a batch, ready to be put into one."""
+
+    message: Message
+    content: BatchMessage
+    unique_id: str
+
+
+class Drafting:
+    """Makes the messages of one producer ready."""
+
+    __slots__ = ("_ids", "_now_ms", "rules")
+
+    def __init__(self, rules: DraftRules, ids: UniqueIds, now_ms: Callable[[], int]) -> None:
+        self.rules: Final = rules
+        self._ids = ids
+        self._now_ms = now_ms
+
+    def one(
+        self,
+        message: Message,
+        extra: Mapping[str, str] = _NOTHING,
+        *,
+        version: int | None = None,
+        kind: MessageKind = MessageKind.NORMAL,
+        request_type: type[SendMessage] = SendMessage,
+    ) -> Draft:
+        """A single message; `extra` are properties that users may not set themselves.
+
+        `version` is that of the oldest broker that may get it, where the message is to wait.
+        """
+        rules = self.rules
+        check_message(message, max_body=rules.max_body)
+        found, unique_id = self._properties(message, extra)
+        if message.delay is not None or message.deliver_at is not None:
+            found |= timing(message, version)
+        if names.DELAY in found or names.TIMER_DELAY_MS in found or names.TIMER_DELIVER_MS in found:
+            kind = MessageKind.DELAYED
+        body, flags = message.body, 0
+        if len(body) >= rules.compress_over:
+            body, flags = compress_large(
+                bytes(body), rules.compression, rules.compression_level, threshold=0
+            )
+        if found.get(names.HALF_MESSAGE) == "true":
+            flags |= Transaction.PREPARED
+            kind = MessageKind.HALF
+        request = request_type(
+            group=rules.group,
+            topic=self.topic_of(message, kind),
+            default_topic=rules.default_topic,
+            default_topic_queues=rules.default_topic_queues,
+            queue_id=0,
+            flags=flags,
+            born_ms=self._now_ms(),
+            flag=message.flag,
+            unit_mode=rules.unit_mode,
+            body=body,
+        )
+        if is_retry_topic(request.topic):
+            _take_retries(request, found)
+        if rules.long_header and request.LONG_CODE is not None:
+            request.code = request.LONG_CODE
+        return Draft(
+            messages=(message,), request=request, properties=found, ids=(unique_id,), kind=kind
+        )
+
+    def topic_of(self, message: Message, kind: MessageKind = MessageKind.NORMAL) -> str:
+        """The topic as brokers know it; the topics of answers are in no namespace."""
+        space = self.rules.namespace
+        return (
+            wrap(space, message.topic) if space and kind is not MessageKind.REPLY else message.topic
+        )
+
+    def batches(self, messages: Sequence[Message]) -> list[Draft]:
+        """The messages in as few frames as they fit into, in their order."""
+        check_batch(messages, max_body=self.rules.max_body)
+        entries = [self._entry(message) for message in messages]
+        drafts, at = [], 0
+        for part in batch.split((entry.content for entry in entries), self.rules.max_body):
+            end = at + len(part)
+            drafts.append(self.batch(entries[at:end]))
+            at = end
+        return drafts
+
+    def entry(self, message: Message, extra: Mapping[str, str] = _NOTHING) -> Entry:
+        """One message of a batch that is still being gathered."""
+        check_batch((message,), max_body=self.rules.max_body)
+        return self._entry(message, extra)
+
+    def _entry(self, message: Message, extra: Mapping[str, str] = _NOTHING) -> Entry:
+        found, unique_id = self._properties(message, extra)
+        content = BatchMessage(bytes(message.body), names.encode(found), message.flag)
+        return Entry(message, content, unique_id)
+
+    def batch(self, entries: Sequence[Entry]) -> Draft:
+        """These messages, of one topic, in one frame."""
+        rules, first = self.rules, entries[0].message
+        request = SendBatch(
+            group=rules.group,
+            topic=self.topic_of(first),
+            default_topic=rules.default_topic,
+            default_topic_queues=rules.default_topic_queues,
+            queue_id=0,
+            born_ms=self._now_ms(),
+            unit_mode=rules.unit_mode,
+            body=batch.encode(entry.content for entry in entries),
+        )
+        return Draft(
+            messages=[entry.message for entry in entries],
+            request=request,
+            properties={names.WAIT: _truth(first.wait_stored)},
+            ids=tuple(entry.unique_id for entry in entries),
+            kind=MessageKind.BATCH,
+        )
+
+    def _properties(self, message: Message, extra: Mapping[str, str]) -> tuple[dict[str, str], str]:
+        found = {**message.properties, **extra} if extra else dict(message.properties)
+        unique_id = found.get(names.UNIQUE_KEY)
+        if unique_id is None:
+            unique_id = found[names.UNIQUE_KEY] = self._ids.next()
+        found[names.WAIT] = _truth(message.wait_stored)
+        if message.tag is not None:
+            found[names.TAGS] = message.tag
+        if message.keys:
+            found[names.KEYS] = " ".join(message.keys)
+        if message.delay_level:
+            found[names.DELAY] = str(message.delay_level)
+        if self.rules.namespace:
+            found[names.INSTANCE_ID] = self.rules.namespace
+        return found, unique_id
+
+
+def timing(message: Message, version: int | None) -> dict[str, str]:
+    """The properties that make brokers of `version` deliver `message` when it is to be."""
+    if message.delay_level or (message.delay is not None and message.deliver_at is not None):
+        raise InvalidInput(
+            "a message is delayed in one way: delay, deliver_at or delay_level; this one has"
+            f" delay={message.delay}, deliver_at={message.deliver_at},"
+            f" delay_level={message.delay_level}"
+        )
+    timers = version is None or version >= V5_0_0
+    if message.deliver_at is not None:
+        if message.deliver_at.tzinfo is None:
+            raise InvalidInput(
+                f"deliver_at={message.deliver_at} has no time zone: write it with one, or as"
+                f" .astimezone() for the one of this machine"
+            )
+        if not timers:
+            raise _too_old(f"deliver at {message.deliver_at}", version)
+        return {names.TIMER_DELIVER_MS: str(round(message.deliver_at.timestamp() * 1000))}
+    delay = message.delay or timedelta()
+    if delay < timedelta():
+        raise InvalidInput(f"a delay cannot be negative: {delay}")
+    if timers:
+        return {names.TIMER_DELAY_MS: str(round(delay.total_seconds() * 1000))} if delay else {}
+    return _level(delay, version)
+
+
+def _level(delay: timedelta, version: int | None) -> dict[str, str]:
+    seconds = delay.total_seconds()
+    if seconds == 0:
+        return {}
+    if seconds in DELAY_LEVELS.seconds:
+        return {names.DELAY: str(DELAY_LEVELS.seconds.index(int(seconds)) + 1)}
+    raise _too_old(f"deliver after {delay}", version)
+
+
+def _too_old(what: str, version: int | None) -> ClusterTooOld:
+    levels = ", ".join(str(timedelta(seconds=s)) for s in DELAY_LEVELS.seconds)
+    return ClusterTooOld(
+        f"the cluster cannot {what}: a broker of it has version {describe(version or 0)}, and"
+        f" timers come with 5.0; it has delay levels 1 to {DELAY_LEVELS.highest} alone: {levels}"
+    )
+
+
+def _take_retries(request: SendMessage, found: dict[str, str]) -> None:
+    """What consumers say of a message that they give back travels in the header."""
+    times = found.pop(names.RECONSUME_TIME, None)
+    if times is not None:
+        request.reconsume_times = int(times)
+    most = found.pop(names.MAX_RECONSUME_TIMES, None)
+    if most is not None:
+        request.max_reconsume_times = int(most)
+
+
+def _truth(value: bool) -> str:
+    return "true" if value else "false"
