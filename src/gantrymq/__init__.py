@@ -16,6 +16,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
+    from gantrymq.client.consumer import AsyncConsumer as AsyncConsumer
+    from gantrymq.client.consuming import DrainReport as DrainReport
     from gantrymq.client.producer import AsyncProducer as AsyncProducer
     from gantrymq.client.sync_producer import Producer as Producer
     from gantrymq.model import Message as Message
@@ -24,15 +26,22 @@ if TYPE_CHECKING:
     from gantrymq.model import SendReceipt as SendReceipt
     from gantrymq.model import SendStatus as SendStatus
     from gantrymq.model import Subscription as Subscription
+    from gantrymq.rules.redelivery import GIVE_UP as GIVE_UP
+    from gantrymq.rules.redelivery import GiveUp as GiveUp
+    from gantrymq.rules.redelivery import RetryLater as RetryLater
+    from gantrymq.rules.redelivery import RetryPolicy as RetryPolicy
 
 __version__ = "0.1.0"
 
 _PLACES: Final = {
+    "gantrymq.client.consumer": ("AsyncConsumer",),
+    "gantrymq.client.consuming": ("DrainReport",),
     "gantrymq.client.producer": ("AsyncProducer",),
     "gantrymq.client.sync_producer": ("Producer",),
     "gantrymq.model": (
         "Message", "MessageQueue", "ReceivedMessage", "SendReceipt", "SendStatus", "Subscription",
     ),
+    "gantrymq.rules.redelivery": ("GIVE_UP", "GiveUp", "RetryLater", "RetryPolicy"),
 }  # fmt: skip
 _PLACE_OF: Final = {name: place for place, names in _PLACES.items() for name in names}
 

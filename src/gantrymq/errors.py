@@ -370,6 +370,12 @@ class ConsumerOffline(ReplyError, code=206):
     """No member of the group is connected."""
 
 
+class FlowControlled(ReplyError, code=215):
+    """The broker, or a proxy before it, wants to be asked a moment later."""
+
+    retriable = True
+
+
 class NotLeaderForQueue(ReplyError, code=501):
     """A static topic's queue lives at another broker."""
 

@@ -101,22 +101,28 @@ class Subscription:
 class ReceivedMessage:
     """A message as a consumer gets it.
 
-    Properties are taken apart when somebody asks for them. `topic` is the one it was sent to, also
-    when it comes from a group's retry topic.
+    Its body is unpacked and its properties are taken apart when somebody asks for them. `topic` is
+    the one it was sent to, also when it comes from a group's retry topic.
 
     RocketMQ: MessageExt.
     """
 
-    __slots__ = ("_all", "body", "broker", "stored", "topic")
+    __slots__ = ("_all", "_body", "broker", "stored", "topic")
 
     def __init__(self, stored: StoredMessage, broker: str, *, topic: str | None = None) -> None:
         self.stored: Final = stored
         """The record, as the broker keeps it."""
         self.broker: Final = broker
         self.topic = stored.topic if topic is None else topic
-        self.body: bytes = stored.content()
-        """What was sent; unpacked if it came compressed."""
+        self._body: bytes | None = None
         self._all: dict[str, str] | None = None
+
+    @property
+    def body(self) -> bytes:
+        """What was sent; unpacked if it came compressed."""
+        if self._body is None:
+            self._body = self.stored.content()
+        return self._body
 
     @property
     def all_properties(self) -> Mapping[str, str]:
@@ -191,7 +197,7 @@ class ReceivedMessage:
         return self.stored.born_host
 
     def __repr__(self) -> str:
-        return f"<ReceivedMessage {self.queue} @ {self.offset}, {len(self.body)} bytes>"
+        return f"<ReceivedMessage {self.queue} @ {self.offset}, {len(self.stored.body)} bytes>"
 
 
 def _time(milliseconds: int) -> datetime:

@@ -20,6 +20,7 @@ from typing import Final
 from gantrymq.errors import InvalidInput
 from gantrymq.model import Message
 from gantrymq.protocol.names import (
+    DEFAULT_CONSUMER_GROUP,
     DEFAULT_PRODUCER_GROUP,
     UNSENDABLE_TOPICS,
     is_dead_letter_topic,
@@ -104,6 +105,16 @@ def check_producer_group(group: str) -> None:
         raise InvalidInput(
             f"producerGroup can not equal {DEFAULT_PRODUCER_GROUP}, please specify another one:"
             f" producers of one group answer for each other's transactions"
+        )
+
+
+def check_consumer_group(group: str) -> None:
+    """A group that a consumer may start with."""
+    check_group(group)
+    if group == DEFAULT_CONSUMER_GROUP:
+        raise InvalidInput(
+            f"consumerGroup can not equal {DEFAULT_CONSUMER_GROUP}, please specify another one:"
+            f" consumers of one group share its messages"
         )
 
 

@@ -1,0 +1,251 @@
+"""Consumers that are given messages: handlers are called with them, or a loop takes them.
+
+```python
+async def bill(message):
+    print(message.body)
+
+async with AsyncConsumer("rmq://localhost:9876", group="billing", start="earliest") as consumer:
+    await consumer.subscribe("orders", bill, tags="paid || refunded")
+    await asyncio.sleep(3600)
+```
+
+A handler that returns has dealt with its message. One that raises has not: the message is delivered
+again later, and after too many failures put aside in the group's dead-letter topic.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping
+from datetime import timedelta
+from types import TracebackType
+from typing import Any, Self, TypeAlias, Unpack
+
+from gantrymq.client.consumer_config import ConsumerArguments, load_consumer
+from gantrymq.client.consuming import Consuming, DrainReport
+from gantrymq.client.engine import Engine, shared
+from gantrymq.client.handling import Handler
+from gantrymq.client.holding import Manner, Wanted
+from gantrymq.client.identity import now_ms
+from gantrymq.errors import InvalidInput, StateError
+from gantrymq.flows.offsets import Start, check_start
+from gantrymq.flows.pulling import SQL, TAG, subscription_data
+from gantrymq.model import MessageQueue, ReceivedMessage, Subscription
+from gantrymq.net.network import Network
+from gantrymq.protocol.names import wrap
+from gantrymq.protocol.validation import check_consumer_group, check_topic
+from gantrymq.rules.allocation import EVENLY, Strategy
+from gantrymq.rules.redelivery import RetryLater, RetryPolicy
+
+Topics: TypeAlias = str | Subscription | Iterable[str | Subscription] | Mapping[str, str]
+"""Topics: names, names with the tags that are wanted, or subscriptions."""
+
+
+class AsyncConsumer:
+    """A member of a consumer group that is given messages.
+
+    RocketMQ: DefaultMQPushConsumer.
+    """
+
+    def __init__(
+        self,
+        url: str | None = None,
+        *,
+        group: str,
+        start: Start,
+        topics: Topics = (),
+        handler: Callable[[Any], Any] | None = None,
+        batch: int | None = None,
+        strategy: Strategy = EVENLY,
+        retry: RetryPolicy | None = None,
+        network: Network | None = None,
+        **settings: Unpack[ConsumerArguments],
+    ) -> None:
+        """`start` counts for a group that is new to a queue: `earliest`, `latest` or a time.
+
+        With `batch`, `handler` takes a list of up to so many messages; else it takes one.
+        """
+        check_consumer_group(group)
+        client, config = load_consumer(url, settings)
+        self.group = group
+        self._client = client
+        self._network = network
+        self._namespace = client.namespace or ""
+        self._how = Manner(
+            group=wrap(self._namespace, group),
+            start=check_start(start),
+            namespace=self._namespace,
+            strategy=strategy,
+            retry=RetryPolicy() if retry is None else retry,
+            config=config,
+        )
+        self._first: dict[str, Wanted] = {}
+        for subscription in subscriptions(topics):
+            self._note(self._wanted(subscription, _handler(handler, batch)))
+        self._work: Consuming | None = None
+        self._engine: Engine | None = None
+
+    # --- life -----------------------------------------------------------------------------------
+
+    async def start(self) -> None:
+        """Join the group; messages come from now on."""
+        if self._work is not None:
+            raise StateError(f"consumer {self.group} was started already")
+        self._engine = shared(self._client, network=self._network)
+        work = Consuming(self._engine, self._how, self._first)
+        await work.start()
+        self._work = work
+
+    async def close(self, timeout: float | None = None) -> DrainReport:
+        """Finish what is being handled within `timeout` seconds, and leave the group."""
+        work, self._work = self._work, None
+        if work is None:
+            return DrainReport(finished=0, given_back=0, left={})
+        return await work.close(self._how.config.close_timeout if timeout is None else timeout)
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self.close()
+
+    # --- topics ---------------------------------------------------------------------------------
+
+    async def subscribe(
+        self,
+        topic: str,
+        handler: Callable[[Any], Any] | None = None,
+        *,
+        tags: str = "*",
+        sql: str | None = None,
+        batch: int | None = None,
+    ) -> None:
+        """Consume one more topic, or the same one with another filter or handler."""
+        subscription = Subscription(topic, tags)
+        if sql is not None:
+            if tags != "*":
+                raise InvalidInput(
+                    f"topic {topic}: messages are chosen by tags or by SQL, not both"
+                )
+            subscription = Subscription(topic, sql, "sql")
+        wanted = self._wanted(subscription, _handler(handler, batch))
+        self._note(wanted)
+        if self._work is not None:
+            await self._work.want(wanted)
+
+    async def unsubscribe(self, topic: str) -> None:
+        """Consume a topic no more."""
+        full = wrap(self._namespace, topic)
+        self._first.pop(full, None)
+        if self._work is not None:
+            await self._work.unwant(full)
+
+    def pause(self, *topics: str) -> None:
+        """Read no more of these topics, or of all; what was read is handled."""
+        self._running.pause(self._full(topics))
+
+    def resume(self, *topics: str) -> None:
+        """Read on."""
+        self._running.pause(self._full(topics), paused=False)
+
+    @property
+    def queues(self) -> frozenset[MessageQueue]:
+        """The queues that are this consumer's now."""
+        return frozenset(self._work.holding.queues) if self._work is not None else frozenset()
+
+    # --- taking messages ------------------------------------------------------------------------
+
+    def __aiter__(self) -> AsyncMessages:
+        return AsyncMessages(self._running)
+
+    def retry(
+        self, message: ReceivedMessage, *, after: timedelta | None = None, reason: str = ""
+    ) -> None:
+        """Have a message that was taken from the consumer delivered again later."""
+        self._running.handed.put_back(message, RetryLater(reason, after=after))
+
+    def done(self, message: ReceivedMessage) -> None:
+        """Say that a message that was taken from the consumer is dealt with."""
+        self._running.handed.put_back(message)
+
+    # --- inside ---------------------------------------------------------------------------------
+
+    @property
+    def _running(self) -> Consuming:
+        if self._work is None:
+            raise StateError(
+                f"consumer {self.group} is not running: start() it, or use `async with`"
+            )
+        return self._work
+
+    def _full(self, topics: Collection[str]) -> set[str] | None:
+        return {wrap(self._namespace, topic) for topic in topics} if topics else None
+
+    def _wanted(self, subscription: Subscription, handler: Handler | None) -> Wanted:
+        check_topic(subscription.topic)
+        kind = TAG if subscription.kind == "tag" else SQL
+        topic = wrap(self._namespace, subscription.topic)
+        data = subscription_data(topic, subscription.expression, kind, version=now_ms())
+        return Wanted(topic=subscription.topic, data=data, handler=handler)
+
+    def _note(self, wanted: Wanted) -> None:
+        others = [w for w in self._first.values() if w.data.topic != wanted.data.topic]
+        if any((other.handler is None) != (wanted.handler is None) for other in others):
+            raise InvalidInput(
+                f"topic {wanted.topic}: either every topic of a consumer has a handler, or none has"
+                f" and the messages are taken with `async for`"
+            )
+        self._first[wanted.data.topic] = wanted
+
+
+class AsyncMessages:
+    """The messages of a consumer, one by one; asking for the next says that the last is done."""
+
+    __slots__ = ("_last", "_work")
+
+    def __init__(self, work: Consuming) -> None:
+        self._work = work
+        self._last: ReceivedMessage | None = None
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> ReceivedMessage:
+        last, self._last = self._last, None
+        if last is not None:
+            self._work.handed.put_back(last)
+        message = await self._work.handed.take()
+        if message is None:
+            raise StopAsyncIteration
+        self._last = message
+        return message
+
+    def __del__(self) -> None:
+        if self._last is not None:
+            self._work.handed.abandon(self._last)
+
+
+def subscriptions(topics: Topics) -> list[Subscription]:
+    """What `topics` says, spelled out."""
+    if isinstance(topics, str):
+        return [Subscription(topics)]
+    if isinstance(topics, Subscription):
+        return [topics]
+    if isinstance(topics, Mapping):
+        return [Subscription(topic, tags) for topic, tags in topics.items()]
+    return [Subscription(topic) if isinstance(topic, str) else topic for topic in topics]
+
+
+def _handler(call: Callable[[Any], Any] | None, batch: int | None) -> Handler | None:
+    if call is None:
+        return None
+    if not callable(call):
+        raise InvalidInput(f"handler {call!r} cannot be called")
+    if batch is not None and batch < 1:
+        raise InvalidInput(f"batch={batch}: a list has one message at least")
+    return Handler(call, batch)
