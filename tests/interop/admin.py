@@ -37,7 +37,7 @@ class Admin:
         self.home = Path(tempfile.mkdtemp(prefix="gantry-admin-"))
         (self.home / "conf").mkdir()
         (self.home / "conf" / "logback_tools.xml").write_text(apache._LOGGING)
-        options = ("-Xmx256m", f"-Duser.home={self.home}", *apache._OPTIONS)
+        options = ("-Xmx256m", f"-Duser.home={self.home}", *apache.OPENED, *apache.QUICK)
         self._process = subprocess.Popen(
             jars.java(version, "server", "Admin", *options, sources=SOURCES),
             env={"ROCKETMQ_HOME": str(self.home), "HOME": str(self.home), "LC_ALL": "C.UTF-8"},

@@ -35,15 +35,15 @@ ATTEMPTS: Final = 3
 NAME_SERVER_HEAP: Final = ("-Xms64m", "-Xmx128m")
 BROKER_HEAP: Final = ("-Xms256m", "-Xmx768m", "-XX:MaxDirectMemorySize=512m")
 
-# What RocketMQ's own start scripts open for JDK 9 and later; client compilers are enough for tests.
-_OPTIONS: Final = (
+# What RocketMQ's own start scripts open for JDK 9 and later.
+OPENED: Final = (
     "--add-opens=java.base/java.nio=ALL-UNNAMED",
     "--add-opens=java.base/sun.nio.ch=ALL-UNNAMED",
     "--add-exports=java.base/jdk.internal.ref=ALL-UNNAMED",
-    "-XX:+UseSerialGC",
-    "-XX:TieredStopAtLevel=1",
     "-XX:-UsePerfData",
 )
+# Client compilers are enough for tests, and start sooner.
+QUICK: Final = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
 
 # 4.x does not start without these two files; nothing in them is RocketMQ's own.
 _LOGGING: Final = """\
@@ -66,11 +66,11 @@ class Server:
     """One JVM that runs a main class, its output kept in a file."""
 
     def __init__(
-        self, version: str, main: str, home: Path, *, arguments: list[str], heap: tuple[str, ...]
+        self, version: str, main: str, home: Path, *, arguments: list[str], jvm: tuple[str, ...]
     ) -> None:
         self.name = main.rpartition(".")[2]
         self.log = home / f"{self.name}.log"
-        options = (*heap, *_OPTIONS, f"-Duser.home={home}", f"-Djava.io.tmpdir={home / 'tmp'}")
+        options = (*jvm, *OPENED, f"-Duser.home={home}", f"-Djava.io.tmpdir={home / 'tmp'}")
         command = jars.java(version, "server", "Tethered", *options, sources=SOURCES)
         with self.log.open("ab") as log:
             self._process = subprocess.Popen(
@@ -126,14 +126,17 @@ class Cluster:
         settings: Mapping[str, object] | None = None,
         store: Path | None = None,
         name_server: str | None = None,
+        jvm: tuple[str, ...] = (*BROKER_HEAP, *QUICK),
     ) -> None:
         """`store`, where the broker's store is or is to be, stays when all is over.
 
-        With `name_server`, which has to run, the broker registers there and none is started.
+        With `name_server`, which has to run, the broker registers there and none is started. `jvm`
+        are the options of the broker's JVM.
         """
         self.version = version
         self._store = store
         self._given = name_server
+        self._jvm = jvm
         for attempt in range(ATTEMPTS):
             self.home = Path(tempfile.mkdtemp(prefix=f"gantry-rocketmq-{version}-"))
             self._servers: list[Server] = []
@@ -162,17 +165,22 @@ class Cluster:
         topic = settings.get("brokerName", self.BROKER)  # every broker has one of its own name
         asked = Command(RequestCode.GET_ROUTEINFO_BY_TOPIC, fields={"topic": str(topic)})
         if self._given is None:
-            main = "org.apache.rocketmq.namesrv.NamesrvStartup"
-            self._launch(main, "namesrv.conf", NAME_SERVER_HEAP)
+            main, jvm = "org.apache.rocketmq.namesrv.NamesrvStartup", (*NAME_SERVER_HEAP, *QUICK)
+            self._launch(main, "namesrv.conf", jvm)
         # A broker that finds no name server at its start tries again only after ten seconds.
         self._wait_for(lambda: bool(self._name_server_says(asked)), "an answering name server")
-        self._launch("org.apache.rocketmq.broker.BrokerStartup", "broker.conf", BROKER_HEAP)
+        self._launch("org.apache.rocketmq.broker.BrokerStartup", "broker.conf", self._jvm)
         self._wait_for(lambda: self._name_server_says(asked).code == 0, "a route to the broker")
         self._wait_for(self._broker_listens, f"a listener on {self.broker}")
 
-    def _launch(self, main: str, conf: str, heap: tuple[str, ...]) -> None:
+    def _launch(self, main: str, conf: str, jvm: tuple[str, ...]) -> None:
         arguments = ["-c", str(self.home / "conf" / conf)]
-        self._servers.append(Server(self.version, main, self.home, arguments=arguments, heap=heap))
+        self._servers.append(Server(self.version, main, self.home, arguments=arguments, jvm=jvm))
+
+    @property
+    def pids(self) -> list[int]:
+        """Of the name server and the broker."""
+        return [server.pid for server in self._servers]
 
     def _broker_settings(self) -> dict[str, object]:
         store = self._store or self.home / "store"

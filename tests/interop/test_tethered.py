@@ -24,7 +24,7 @@ sys.path[:0] = [{here!r}, {source!r}]
 import apache
 server = apache.Server(
     {version!r}, "org.apache.rocketmq.namesrv.NamesrvStartup", Path({home!r}),
-    arguments=["-c", {conf!r}], heap=apache.NAME_SERVER_HEAP,
+    arguments=["-c", {conf!r}], jvm=apache.NAME_SERVER_HEAP,
 )
 print(server.pid, flush=True)
 time.sleep(600)

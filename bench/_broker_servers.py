@@ -1,0 +1,113 @@
+"""The two sides of bench/broker.py: RocketMQ 5.5.0 and Gantry, each a name server and a broker.
+
+Both run for the whole time, so that a JVM keeps what it has learnt about its code; whoever is not
+being measured is stopped (SIGSTOP), so that its threads take nothing from the other.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final, Protocol
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests" / "interop"))
+
+import jars
+from apache import Cluster
+from gantry import Gantry
+
+APACHE: Final = "rocketmq"
+GANTRY: Final = "gantry"
+NAMES: Final = (APACHE, GANTRY)
+_TICKS: Final = os.sysconf("SC_CLK_TCK")
+_SETTLE: Final = 0.5
+"""Seconds that a side gets to itself after it was continued: its timers are all due."""
+
+# What runbroker.sh asks for, but for the size of the heap and its touching every page of it.
+JVM: Final = (
+    "-server",
+    "-Xms3g",
+    "-Xmx3g",
+    "-XX:MaxDirectMemorySize=3g",
+    "-XX:+UseG1GC",
+    "-XX:G1HeapRegionSize=16m",
+    "-XX:G1ReservePercent=25",
+    "-XX:InitiatingHeapOccupancyPercent=30",
+    "-XX:SoftRefLRUPolicyMSPerMB=0",
+    "-XX:-OmitStackTraceInFastThrow",
+)
+# RocketMQ's own defaults, where the interop tests have smaller files.
+_FILES: Final = {
+    "mappedFileSizeCommitLog": 1 << 30,
+    "mappedFileSizeConsumeQueue": 300_000 * 20,
+    "maxHashSlotNum": 5_000_000,
+    "maxIndexNum": 20_000_000,
+}
+
+
+class _Process(Protocol):
+    name_server: str
+
+    def close(self) -> None: ...
+
+
+class Side:
+    """One of the two, running."""
+
+    def __init__(self, name: str, servers: _Process, pids: Sequence[int], store: Path) -> None:
+        self.name = name
+        self.at = servers.name_server
+        self.store = store
+        self._servers = servers
+        self._pids = pids
+
+    @contextmanager
+    def running(self) -> Iterator[None]:
+        """Awake for the length of the block."""
+        self._signal(signal.SIGCONT)
+        time.sleep(_SETTLE)
+        try:
+            yield
+        finally:
+            self._signal(signal.SIGSTOP)
+
+    def stop(self) -> None:
+        """Take no processor time until `running`."""
+        self._signal(signal.SIGSTOP)
+
+    def cpu_seconds(self) -> float:
+        """What its processes have used so far."""
+        return sum(map(_cpu_seconds, self._pids))
+
+    def close(self) -> None:
+        """End it, and remove its files."""
+        self._signal(signal.SIGCONT)
+        self._servers.close()
+
+    def _signal(self, number: int) -> None:
+        for pid in self._pids:
+            try:
+                os.kill(pid, number)
+            except ProcessLookupError:
+                pass
+
+
+def start(name: str, flush: str) -> Side:
+    """Start one of `NAMES`, its log flushed `sync` or `async`."""
+    if name == GANTRY:
+        ours = Gantry(f"store.flush.mode={flush}")
+        return Side(name, ours, [int(ours.facts["pid"])], ours.home)
+    theirs = Cluster(
+        jars.CURRENT, settings={**_FILES, "flushDiskType": f"{flush.upper()}_FLUSH"}, jvm=JVM
+    )
+    return Side(name, theirs, theirs.pids, theirs.home)
+
+
+def _cpu_seconds(pid: int) -> float:
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / _TICKS
