@@ -1,4 +1,4 @@
-"""RocketMQ's own Java client drives Apache RocketMQ and Gantry in turns: who is faster, and by how much.
+"""RocketMQ's own Java client drives Apache RocketMQ and Gantry in turns: who is faster?
 
 Both brokers run on this machine, over loopback, with their defaults (RocketMQ with a heap of 3 GB);
 whoever is not measured is stopped meanwhile. One JVM drives both, so that it warms up once; each
@@ -266,7 +266,9 @@ def lines(row: Row, size: str, rounds: dict[str, list[Measured]]) -> Iterator[st
         yield text
 
 
-HEAD: Final = f"{'row':<14}{'body':>6}{APACHE:>12}{GANTRY:>12}{'ratio':>11}   processor µs a message"
+HEAD: Final = (
+    f"{'row':<14}{'body':>6}{APACHE:>12}{GANTRY:>12}{'ratio':>11}   processor µs a message"
+)
 
 
 def keep(found: list[dict[str, Any]], plan: Plan) -> None:
