@@ -18,6 +18,8 @@ from typing import TYPE_CHECKING, Any, Final
 if TYPE_CHECKING:
     from gantrymq.client.consumer import AsyncConsumer as AsyncConsumer
     from gantrymq.client.consuming import DrainReport as DrainReport
+    from gantrymq.client.admin import Admin as Admin
+    from gantrymq.client.admin import AsyncAdmin as AsyncAdmin
     from gantrymq.client.producer import AsyncProducer as AsyncProducer
     from gantrymq.client.sync_producer import Producer as Producer
     from gantrymq.model import Message as Message
@@ -36,6 +38,7 @@ __version__ = "0.1.0"
 _PLACES: Final = {
     "gantrymq.client.consumer": ("AsyncConsumer",),
     "gantrymq.client.consuming": ("DrainReport",),
+    "gantrymq.client.admin": ("Admin", "AsyncAdmin"),
     "gantrymq.client.producer": ("AsyncProducer",),
     "gantrymq.client.sync_producer": ("Producer",),
     "gantrymq.model": (

@@ -9,8 +9,8 @@ RocketMQ: UpdateSubGroupSubCommand, DeleteSubscriptionGroupCommand.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import fields
-from typing import Any, Final
+from dataclasses import replace
+from typing import Any, Final, TypedDict, Unpack
 
 from gantrymq.errors import AlreadyExists, GroupNotFound, InvalidInput
 from gantrymq.flows import clusters, topic_changes
@@ -22,13 +22,32 @@ from gantrymq.protocol.group_settings import (
     GetGroups,
     GroupSettings,
     PutGroup,
+    RetryPolicy,
+    SimpleSubscription,
 )
 from gantrymq.protocol.routing import GetAllTopics
 from gantrymq.protocol.validation import check_group
 
-CHANGEABLE: Final = tuple(
-    field.name for field in fields(GroupSettings) if field.name not in ("group", "attributes")
-)
+
+class GroupFields(TypedDict, total=False):
+    """What can be set about a group: the fields of `GroupSettings` that are no attributes."""
+
+    enabled: bool
+    from_min_enabled: bool
+    broadcast_enabled: bool
+    orderly: bool
+    retry_queues: int
+    max_retries: int
+    retry_policy: RetryPolicy
+    broker_id: int
+    broker_id_when_slow: int
+    notify_changes: bool
+    flags: int
+    consume_timeout_minutes: int
+    subscriptions: list[SimpleSubscription] | None
+
+
+CHANGEABLE: Final = tuple(GroupFields.__annotations__)
 
 
 async def list_groups(
@@ -96,7 +115,7 @@ async def create_group(
     cluster: str | None = None,
     brokers: Collection[str] | None = None,
     attributes: Mapping[str, str] | None = None,
-    **settings: Any,
+    **settings: Unpack[GroupFields],
 ) -> dict[str, GroupSettings]:
     """Make a group at every broker of the cluster, or at those named; its settings by broker.
 
@@ -124,7 +143,7 @@ async def alter_group(
     brokers: Collection[str] | None = None,
     attributes: Mapping[str, str | None] | None = None,
     dry_run: bool = False,
-    **settings: Any,
+    **settings: Unpack[GroupFields],
 ) -> list[Change]:
     """Change what is given, at every broker that knows the group or at those named; what changed.
 
@@ -156,11 +175,8 @@ async def alter_group(
     if changed and not dry_run:
 
         def request(name: str) -> PutGroup:
-            found = held[name]
-            known = {what: getattr(found, what) for what in CHANGEABLE}
-            return PutGroup(
-                settings=GroupSettings(group=group, attributes=signed, **(known | settings))
-            )
+            after = replace(held[name], group=group, attributes=signed, **settings)
+            return PutGroup(settings=after)
 
         done = await gather(changed, lambda name: reach.ask(at[name], request(name)))
         done.whole(f"change group {group}")

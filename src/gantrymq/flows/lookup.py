@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Collection
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Final
 
 from gantrymq.errors import (
@@ -21,16 +22,14 @@ from gantrymq.errors import (
     RemoteProtocolError,
     TransportError,
 )
-from gantrymq.flows import clusters
+from gantrymq.flows import clusters, offsets
 from gantrymq.flows.pulling import OffsetsGone, Range, read_range
 from gantrymq.flows.reaching import Reach, gather
 from gantrymq.flows.topics import brokers_of, list_topics, status_at
-from gantrymq.model import MessageQueue
-from gantrymq.protocol.enums import Boundary
-from gantrymq.protocol.offsets import SearchOffset
+from gantrymq.model import MessageQueue, ReceivedMessage
 from gantrymq.protocol.pulling import QueryMessages, ViewMessage
 from gantrymq.wire import properties, record
-from gantrymq.wire.message_id import OffsetId, offset_id, parse_offset_id
+from gantrymq.wire.message_id import OffsetId, parse_offset_id
 from gantrymq.wire.record import StoredMessage
 
 MOST: Final = 64
@@ -45,9 +44,9 @@ _HIGHEST_PORT: Final = 65_535
 # --- by id and key --------------------------------------------------------------------------------
 
 
-async def message_by_id(
+async def find_message(
     reach: Reach, message_id: str, *, topic: str | None = None
-) -> StoredMessage:
+) -> ReceivedMessage:
     """The message with this id, of either kind.
 
     A unique id is indexed by topic: without one, all topics are looked through.
@@ -72,7 +71,7 @@ async def message_by_id(
 
 async def message_by_offset_id(
     reach: Reach, message_id: str, *, topic: str | None = None
-) -> StoredMessage:
+) -> ReceivedMessage:
     """The message that an offset id points to.
 
     The address in the id is that of the broker as it sees itself. Where nobody has registered under
@@ -80,7 +79,7 @@ async def message_by_offset_id(
     """
     place = parse_offset_id(message_id)
     own = f"{place.host}:{place.port}"
-    known = [one.address for one in await clusters.list_brokers(reach)]
+    known = {one.address: one.name for one in await clusters.list_brokers(reach)}
     tried = [own] if own in known else [*known, *([own] if place.port <= _HIGHEST_PORT else [])]
     why: GantryError | None = None
     for address in tried:
@@ -90,7 +89,7 @@ async def message_by_offset_id(
             why = why or error
             continue
         if (found.store_ip, found.store_port) == (place.ip, place.port) or address == own:
-            return found
+            return ReceivedMessage(found, known.get(address, address))
     raise why or NotFound.because(f"no broker has a message {message_id}")
 
 
@@ -102,7 +101,7 @@ async def _view(reach: Reach, address: str, place: OffsetId, topic: str | None) 
     return found
 
 
-async def messages_by_unique_id(reach: Reach, topic: str, unique_id: str) -> list[StoredMessage]:
+async def messages_by_unique_id(reach: Reach, topic: str, unique_id: str) -> list[ReceivedMessage]:
     """The messages of a topic that have this unique id, the first stored first.
 
     There is more than one if a send was repeated.
@@ -116,15 +115,20 @@ async def messages_by_key(
     topic: str,
     key: str,
     *,
-    begin_ms: int = 0,
-    end_ms: int | None = None,
+    begin: datetime | None = None,
+    end: datetime | None = None,
     most: int = MOST,
-) -> list[StoredMessage]:
+) -> list[ReceivedMessage]:
     """The messages of a topic that have this key, the first stored first."""
     found = await _query(
-        reach, topic, key, most=most, begin_ms=begin_ms, end_ms=_LAST if end_ms is None else end_ms
+        reach,
+        topic,
+        key,
+        most=most,
+        begin_ms=0 if begin is None else ms_of(begin),
+        end_ms=_LAST if end is None else ms_of(end),
     )
-    return [one for one in found if key in (one.find(properties.KEYS) or "").split(" ")][:most]
+    return [one for one in found if key in one.keys][:most]
 
 
 async def _query(
@@ -136,10 +140,10 @@ async def _query(
     unique: bool | None = None,
     begin_ms: int = 0,
     end_ms: int = _LAST,
-) -> list[StoredMessage]:
+) -> list[ReceivedMessage]:
     at = await brokers_of(reach, topic)
 
-    async def one(name: str) -> list[StoredMessage]:
+    async def one(name: str) -> list[ReceivedMessage]:
         question = QueryMessages(
             topic=topic,
             key=key,
@@ -152,19 +156,17 @@ async def _query(
             said = await reach.ask(at[name], question)
         except NotFound:
             return []
-        return list(record.iterate(said.body))
+        stored = record.iterate(said.body)
+        return [ReceivedMessage(message, name) for message in stored if message.topic == topic]
 
     answers = (await gather(at, one)).some(f"look for {key} in {topic}")
     found = [message for messages in answers.values() for message in messages]
-    return sorted(
-        (message for message in found if message.topic == topic),
-        key=lambda message: (message.store_ms, message.queue_offset),
-    )
+    return sorted(found, key=lambda message: (message.stored.store_ms, message.offset))
 
 
-def id_of(message: StoredMessage) -> str:
-    """The offset id of a message: where it is stored."""
-    return offset_id(message.store_ip, message.store_port, message.log_offset)
+def ms_of(when: datetime) -> int:
+    """A time as brokers count it."""
+    return int(when.timestamp() * 1000)
 
 
 # --- by place -------------------------------------------------------------------------------------
@@ -185,7 +187,7 @@ class QueueSpan:
         return max(0, self.end - self.start)
 
 
-async def message_at(reach: Reach, queue: MessageQueue, offset: int) -> StoredMessage:
+async def message_at(reach: Reach, queue: MessageQueue, offset: int) -> ReceivedMessage:
     """The message at an offset of a queue."""
     at = await brokers_of(reach, queue.topic)
     if queue.broker not in at:
@@ -193,7 +195,7 @@ async def message_at(reach: Reach, queue: MessageQueue, offset: int) -> StoredMe
     span = QueueSpan(queue=queue, address=at[queue.broker], start=offset, end=offset + 1)
     try:
         async for messages in read_span(reach, span, batch=1):
-            return messages[0]
+            return ReceivedMessage(messages[0], queue.broker)
     except OffsetsGone:
         pass
     state = await status_at(reach, queue.topic, {queue.broker: at[queue.broker]})
@@ -211,8 +213,8 @@ async def spans(
     reach: Reach,
     topic: str,
     *,
-    begin_ms: int | None = None,
-    end_ms: int | None = None,
+    begin: datetime | None = None,
+    end: datetime | None = None,
     queues: Collection[int | MessageQueue] | None = None,
 ) -> list[QueueSpan]:
     """The stretches of a topic's queues that hold the messages stored in a time range.
@@ -227,19 +229,16 @@ async def spans(
         if queues is not None and queue not in queues and queue.queue_id not in queues:
             continue
         low, high = state.min_offset, state.max_offset
-        start = low if begin_ms is None else await offset_at(reach, address, queue, begin_ms)
-        end = high if end_ms is None else await offset_at(reach, address, queue, end_ms)
-        start, end = max(low, start), min(high, end)
-        found.append(QueueSpan(queue=queue, address=address, start=start, end=max(start, end)))
+        first = low if begin is None else await _offset_at(reach, address, queue, begin)
+        last = high if end is None else await _offset_at(reach, address, queue, end)
+        first, last = max(low, first), min(high, last)
+        found.append(QueueSpan(queue=queue, address=address, start=first, end=max(first, last)))
     return found
 
 
-async def offset_at(reach: Reach, address: str, queue: MessageQueue, ms: int) -> int:
-    """The offset of the first message stored at that time or later."""
-    question = SearchOffset(
-        topic=queue.topic, queue_id=queue.queue_id, timestamp_ms=ms, boundary=Boundary.LOWER
-    )
-    return (await reach.ask(address, question)).offset
+async def _offset_at(reach: Reach, address: str, queue: MessageQueue, when: datetime) -> int:
+    place = reach.reachable.get(address, address)
+    return await offsets.at_time(reach.runtime, place, queue, when, timeout=reach.timeout)
 
 
 def read_span(

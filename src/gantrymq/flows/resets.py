@@ -37,6 +37,7 @@ from gantrymq.errors import (
     PartlyDone,
 )
 from gantrymq.flows import group_settings, progress
+from gantrymq.flows.lookup import ms_of
 from gantrymq.flows.members import group_members
 from gantrymq.flows.reaching import Reach, gather
 from gantrymq.flows.topic_changes import owners
@@ -149,7 +150,7 @@ async def _target(
     reach: Reach, address: str, queue: MessageQueue, to: ResetTo, low: int, high: int
 ) -> int:
     if isinstance(to, datetime):
-        question = SearchOffset(topic=queue.topic, queue_id=queue.queue_id, timestamp_ms=_ms(to))
+        question = SearchOffset(topic=queue.topic, queue_id=queue.queue_id, timestamp_ms=ms_of(to))
         return min(max(low, (await reach.ask(address, question)).offset), high)
     if to == "earliest":
         return low
@@ -160,10 +161,6 @@ async def _target(
     if not low <= to <= high:
         raise InvalidInput(f"{queue} goes from {low} to {high}: a group cannot stand at {to} there")
     return to
-
-
-def _ms(when: datetime) -> int:
-    return int(when.timestamp() * 1000)
 
 
 # --- apply and read back --------------------------------------------------------------------------
@@ -261,7 +258,7 @@ async def _move(
 
 def _pushed(plan: ResetPlan) -> ResetOffsets:
     if isinstance(plan.to, datetime):
-        when = _ms(plan.to)
+        when = ms_of(plan.to)
     else:
         when = _END_OF_TIME if plan.to == "latest" else 0
     return ResetOffsets(topic=plan.topic, group=plan.group, timestamp_ms=when, force=True)

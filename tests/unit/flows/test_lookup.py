@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import UTC, datetime
 
 import pytest
 
@@ -54,6 +55,10 @@ def found(*messages: StoredMessage) -> QueryMessagesReply:
     return QueryMessagesReply(index_ms=0, index_log_offset=0, body=body)
 
 
+def at(ms: int) -> datetime:
+    return datetime.fromtimestamp(ms / 1000, UTC)
+
+
 NOTHING = NotFound.because("can not find message")
 
 
@@ -63,7 +68,7 @@ def test_keys_are_looked_at_once_more_and_messages_come_in_order() -> None:
     runtime.answer(A, QueryMessages, found(*stored))
     runtime.answer(B, QueryMessages, found(message(1, key="k2", store_ms=3)))
     messages = run_blocking(lookup.messages_by_key(reach, "orders", "k2"))
-    assert [one.queue_offset for one in messages] == [1, 2]
+    assert [one.offset for one in messages] == [1, 2]
     runtime.answer(B, QueryMessages, ConnectFailed("gone"))
     assert len(run_blocking(lookup.messages_by_key(reach, "orders", "k2"))) == 1
 
@@ -76,10 +81,10 @@ def test_an_offset_id_leads_to_its_broker_or_to_who_owns_it() -> None:
     for address in (A, REPLICA):
         runtime.answer(address, ViewMessage, not_here)
     runtime.answer(B, ViewMessage, view)
-    assert run_blocking(lookup.message_by_offset_id(reach, text)).queue_offset == 7
+    assert run_blocking(lookup.message_by_offset_id(reach, text)).offset == 7
     runtime.answer(B, ViewMessage, not_here)
     runtime.answer("10.0.0.1:10911", ViewMessage, view)
-    assert run_blocking(lookup.message_by_id(reach, text)).queue_offset == 7
+    assert run_blocking(lookup.find_message(reach, text)).offset == 7
 
 
 def test_any_other_id_is_looked_up_in_the_index_of_each_topic() -> None:
@@ -90,13 +95,13 @@ def test_any_other_id_is_looked_up_in_the_index_of_each_topic() -> None:
         runtime.answer(address, ViewMessage, BrokerFailure.because("no"))
         runtime.answer(address, QueryMessages, NOTHING)
     runtime.answer(B, QueryMessages, found(message(4), message(5, unique="8" * 32)))
-    assert run_blocking(lookup.message_by_id(reach, UNIQUE)).queue_offset == 4
+    assert run_blocking(lookup.find_message(reach, UNIQUE)).offset == 4
     assert runtime.asked(QueryMessages)[0][1].unique
     runtime.answer(B, QueryMessages, NOTHING)
     with pytest.raises(NotFound, match=f"no message has the id {UNIQUE} in topic orders"):
-        run_blocking(lookup.message_by_id(reach, UNIQUE, topic="orders"))
+        run_blocking(lookup.find_message(reach, UNIQUE, topic="orders"))
     with pytest.raises(InvalidInput, match="32"):
-        run_blocking(lookup.message_by_id(reach, "short"))
+        run_blocking(lookup.find_message(reach, "short"))
 
 
 def pulls(stored: list[StoredMessage], low: int, high: int) -> Callable[[PullMessage], PullReply]:
@@ -142,9 +147,9 @@ def test_a_time_range_is_a_stretch_of_each_queue() -> None:
         ("orders[broker-a:1]", 5, 7),
         ("orders[broker-b:1]", 5, 7),
     ]
-    part = run_blocking(lookup.spans(reach, "orders", begin_ms=6, end_ms=8, queues=[QUEUE]))
+    part = run_blocking(lookup.spans(reach, "orders", begin=at(6), end=at(8), queues=[QUEUE]))
     assert [(one.start, one.end, one.messages) for one in part] == [(6, 7, 1)]
-    none = run_blocking(lookup.spans(reach, "orders", begin_ms=9, end_ms=10, queues=[QUEUE]))
+    none = run_blocking(lookup.spans(reach, "orders", begin=at(9), end=at(10), queues=[QUEUE]))
     assert none[0].messages == 0
 
 
