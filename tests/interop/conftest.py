@@ -22,6 +22,7 @@ if str(_HERE) not in sys.path:  # the helpers beside this file are imported by t
 
 import jars  # noqa: E402
 from apache import Cluster  # noqa: E402
+from gantry import Gantry  # noqa: E402
 from peer import JavaPeer  # noqa: E402
 
 
@@ -96,6 +97,26 @@ def clusters(request: pytest.FixtureRequest) -> Iterator[Callable[[str], Cluster
 def cluster(version: str, clusters: Callable[[str], Cluster]) -> Cluster:
     """A running name server and broker of each release in turn."""
     return clusters(version)
+
+
+@pytest.fixture(scope="session")
+def ours(request: pytest.FixtureRequest) -> Iterator[Gantry]:
+    """`gantry up`, for tests that do not mind what others have left there."""
+    with Gantry() as running:
+        yield running
+        running.keep = request.session.testsfailed > 0
+        if running.keep:
+            print(f"the log and files of gantry up are kept in {running.home}")
+
+
+@pytest.fixture(params=("ours", *jars.VERSIONS), scope="module")
+def anywhere(request: pytest.FixtureRequest) -> Gantry | Cluster:
+    """A name server and a broker: ours, and those of each release, in turn."""
+    if request.param == "ours":
+        ours: Gantry = request.getfixturevalue("ours")
+        return ours
+    clusters: Callable[[str], Cluster] = request.getfixturevalue("clusters")
+    return clusters(request.param)
 
 
 @pytest.fixture

@@ -15,6 +15,7 @@ from gantrymq.flows.reaching import Reach
 from gantrymq.protocol.brokers import GetRuntimeInfo
 from gantrymq.protocol.registration import AddWritePermission, WipeWritePermission
 from gantrymq.protocol.routing import ClusterInfo, GetClusterInfo
+from gantrymq.wire import versions
 
 MASTER: Final = 0
 _VERSION: Final = re.compile(r"V?(\d+)[._](\d+)[._](\d+)")
@@ -200,15 +201,21 @@ def version_text(said: str | None) -> str | None:
     return ".".join(found.groups()) if found else said
 
 
-def version_tuple(said: str | None) -> tuple[int, ...] | None:
-    """The same for comparing, None where nobody can tell."""
+async def broker_version(reach: Reach, address: str) -> int | None:
+    """Which release a broker says it is, as a number to compare; None where it does not say."""
+    return version_number((await runtime_info(reach, address)).get("brokerVersionDesc"))
+
+
+def version_number(said: str | None) -> int | None:
+    """`V5_5_0` as frames have it (see `gantrymq.wire.versions`)."""
     found = _VERSION.match(said or "")
-    return tuple(map(int, found.groups())) if found else None
-
-
-async def broker_version(reach: Reach, address: str) -> tuple[int, ...] | None:
-    """Which release a broker says it is, None where it does not say."""
-    return version_tuple((await runtime_info(reach, address)).get("brokerVersionDesc"))
+    if found is None:
+        return None
+    major, minor, patch = map(int, found.groups())
+    try:
+        return versions.ordinal(major, minor, patch)
+    except ValueError:
+        return versions.HIGHER_VERSION if major > 4 else 0
 
 
 def _first_number(text: str | None) -> float | None:

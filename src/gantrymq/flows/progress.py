@@ -11,7 +11,7 @@ RocketMQ: ConsumerProgressSubCommand.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -31,9 +31,9 @@ from gantrymq.protocol.statistics import (
     GetTopicStats,
     QueueProgress,
 )
+from gantrymq.wire import versions
 
 NEVER: Final = "the group never committed an offset here"
-_TELLS_UNKNOWN_SINCE: Final = (5, 0, 0)
 _LONG_AGO_MS: Final = 10 * 366 * 24 * 3600 * 1000
 """Later than this no message can be; brokers say it where they looked for one that is gone."""
 
@@ -236,23 +236,30 @@ async def _never_committed(
 ) -> set[MessageQueue]:
     """The queues in which the group has no offset at all, out of those that say 0."""
     doubtful = [queue for queue, one in said.queues.items() if one.consumer_offset <= 0]
-    if not doubtful:
-        return set()
+    held = await offsets_of(reach, address, group, doubtful)
+    return {queue for queue, offset in held.items() if offset is None}
+
+
+async def offsets_of(
+    reach: Reach, address: str, group: str, queues: Collection[MessageQueue]
+) -> dict[MessageQueue, int | None]:
+    """The offsets that a group has committed in queues of one broker; None if it never did.
+
+    Before 5.0 brokers answer 0 for some queues where that is so: those show their whole table.
+    """
+    if not queues:
+        return {}
     version = await clusters.broker_version(reach, address)
-    if version is not None and version < _TELLS_UNKNOWN_SINCE:
-        table = (await reach.ask(address, GetAllConsumerOffsets())).offsets
-        return {
-            queue
-            for queue in doubtful
-            if queue.queue_id not in table.get(f"{queue.topic}@{group}", {})
-        }
-    return {queue for queue in doubtful if await committed(reach, address, group, queue) is None}
+    if version is None or version >= versions.V5_0_0:
+        return {queue: await committed(reach, address, group, queue) for queue in queues}
+    table = (await reach.ask(address, GetAllConsumerOffsets())).offsets
+    return {queue: table.get(f"{queue.topic}@{group}", {}).get(queue.queue_id) for queue in queues}
 
 
 async def committed(reach: Reach, address: str, group: str, queue: MessageQueue) -> int | None:
-    """The offset that a group has committed in a queue; None if it never did.
+    """The same for one queue, where it does not matter whether the group stands at 0 or never did.
 
-    Before 5.0, brokers answer 0 for some queues where that is so.
+    RocketMQ: QueryConsumerOffsetRequestHeader.
     """
     place = reach.reachable.get(address, address)
     return await offsets.committed(reach.runtime, place, queue, group, timeout=reach.timeout)

@@ -122,11 +122,14 @@ async def plan_reset(
     known = [state for state in status.queues if _is_wanted(state.queue, queues)]
     if not known:
         raise InvalidInput(f"topic {topic} has no queue of {queues}; it has {len(status.queues)}")
+    held: dict[MessageQueue, int | None] = {}
+    for name, address in at.items():
+        own = [state.queue for state in known if state.queue.broker == name]
+        held |= await progress.offsets_of(reach, address, group, own)
     moves: list[OffsetMove] = []
     for state in known:
         queue, address = state.queue, at[state.queue.broker]
-        low, high = state.min_offset, state.max_offset
-        before = await progress.committed(reach, address, group, queue)
+        low, high, before = state.min_offset, state.max_offset, held[state.queue]
         wanted = await _target(reach, address, queue, to, low, high)
         moves.append(
             OffsetMove(queue=queue, before=before, wanted=wanted, min_offset=low, max_offset=high)
@@ -347,14 +350,16 @@ async def plan_clone(
     lag = await progress.group_lag(reach, source, topic=topic)
     if lag.failures:
         raise PartlyDone("read the offsets", "brokers", done=(), failed=lag.failures)
-    copies: list[OffsetCopy] = []
-    for one in lag.queues:
-        if one.offset is None:
-            continue
-        address = (await owners(reach, one.queue.topic))[one.queue.broker]
-        before = await progress.committed(reach, address, target, one.queue)
-        copies.append(OffsetCopy(queue=one.queue, source=one.offset, before=before))
-    return copies
+    standing = {one.queue: one.offset for one in lag.queues if one.offset is not None}
+    held: dict[MessageQueue, int | None] = {}
+    for name in sorted({queue.topic for queue in standing}):
+        for broker, address in (await owners(reach, name)).items():
+            own = [queue for queue in standing if (queue.topic, queue.broker) == (name, broker)]
+            held |= await progress.offsets_of(reach, address, target, own)
+    return [
+        OffsetCopy(queue=queue, source=offset, before=held[queue])
+        for queue, offset in standing.items()
+    ]
 
 
 async def clone_offsets(

@@ -35,11 +35,11 @@ from gantrymq.protocol.topics import (
     TopicSettings,
 )
 from gantrymq.protocol.validation import check_topic_to_create
+from gantrymq.wire import versions
 
 MessageType = Literal["NORMAL", "FIFO", "DELAY", "TRANSACTION", "MIXED", "LITE", "PRIORITY"]
 
 QUEUES: Final = 8
-_ATTRIBUTES_SINCE: Final = (5, 0, 0)
 _POLL: Final = 0.05
 _ROUTE_WAIT: Final = 10.0
 _LETTERS: Final = {"r": READ, "w": WRITE, "i": INHERIT}
@@ -213,11 +213,11 @@ async def _check_attributes(reach: Reach, at: Mapping[str, str]) -> None:
     """Attributes are passed over in silence by brokers that have none: better to say so."""
     for name, address in at.items():
         version = await clusters.broker_version(reach, address)
-        if version is not None and version < _ATTRIBUTES_SINCE:
-            text = ".".join(map(str, version))
+        if version is not None and version < versions.V5_0_0:
             raise InvalidInput(
-                f"broker {name} is RocketMQ {text}, and attributes of topics (message types too) "
-                f"need 5.0: leave them out, every topic there takes every kind of message"
+                f"broker {name} is RocketMQ {versions.describe(version)}, and attributes of topics "
+                f"(message types too) need 5.0: leave them out, every topic there takes every kind "
+                f"of message"
             )
 
 
