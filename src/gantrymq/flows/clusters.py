@@ -10,14 +10,16 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from gantrymq.errors import GantryError, InvalidInput
+from gantrymq.errors import BrokerFailure, GantryError, InvalidInput
 from gantrymq.flows.reaching import Reach
 from gantrymq.protocol.brokers import GetRuntimeInfo
+from gantrymq.protocol.groups import Heartbeat
 from gantrymq.protocol.registration import AddWritePermission, WipeWritePermission
 from gantrymq.protocol.routing import ClusterInfo, GetClusterInfo
-from gantrymq.wire import versions
 
 MASTER: Final = 0
+_FIRST_SECOND: Final = 1.0
+_NOBODY: Final = "gantry-admin"
 _VERSION: Final = re.compile(r"V?(\d+)[._](\d+)[._](\d+)")
 
 
@@ -166,8 +168,15 @@ async def describe_broker(reach: Reach, broker: str) -> BrokerState:
 
 
 async def runtime_info(reach: Reach, address: str) -> dict[str, str]:
-    """What a broker says of itself, as a table of texts."""
-    return (await reach.ask(address, GetRuntimeInfo())).table
+    """What a broker says of itself, as a table of texts.
+
+    In its first second a broker of 4.x trips over its own empty statistics: then once more.
+    """
+    try:
+        return (await reach.ask(address, GetRuntimeInfo())).table
+    except BrokerFailure:
+        await reach.runtime.sleep(_FIRST_SECOND)
+        return (await reach.ask(address, GetRuntimeInfo())).table
 
 
 async def _state(reach: Reach, place: BrokerPlace) -> BrokerState:
@@ -201,21 +210,12 @@ def version_text(said: str | None) -> str | None:
     return ".".join(found.groups()) if found else said
 
 
-async def broker_version(reach: Reach, address: str) -> int | None:
-    """Which release a broker says it is, as a number to compare; None where it does not say."""
-    return version_number((await runtime_info(reach, address)).get("brokerVersionDesc"))
+async def broker_version(reach: Reach, address: str) -> int:
+    """Which release a broker is, as frames have it (see `gantrymq.wire.versions`).
 
-
-def version_number(said: str | None) -> int | None:
-    """`V5_5_0` as frames have it (see `gantrymq.wire.versions`)."""
-    found = _VERSION.match(said or "")
-    if found is None:
-        return None
-    major, minor, patch = map(int, found.groups())
-    try:
-        return versions.ordinal(major, minor, patch)
-    except ValueError:
-        return versions.HIGHER_VERSION if major > 4 else 0
+    Asked by a heartbeat that says nothing: its answer is the one whose version every release sets.
+    """
+    return (await reach.ask(address, Heartbeat(client_id=_NOBODY))).version
 
 
 def _first_number(text: str | None) -> float | None:

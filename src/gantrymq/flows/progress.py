@@ -250,7 +250,7 @@ async def offsets_of(
     if not queues:
         return {}
     version = await clusters.broker_version(reach, address)
-    if version is None or version >= versions.V5_0_0:
+    if version >= versions.V5_0_0:
         return {queue: await committed(reach, address, group, queue) for queue in queues}
     table = (await reach.ask(address, GetAllConsumerOffsets())).offsets
     return {queue: table.get(f"{queue.topic}@{group}", {}).get(queue.queue_id) for queue in queues}

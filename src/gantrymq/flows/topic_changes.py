@@ -213,7 +213,7 @@ async def _check_attributes(reach: Reach, at: Mapping[str, str]) -> None:
     """Attributes are passed over in silence by brokers that have none: better to say so."""
     for name, address in at.items():
         version = await clusters.broker_version(reach, address)
-        if version is not None and version < versions.V5_0_0:
+        if version < versions.V5_0_0:
             raise InvalidInput(
                 f"broker {name} is RocketMQ {versions.describe(version)}, and attributes of topics "
                 f"(message types too) need 5.0: leave them out, every topic there takes every kind "

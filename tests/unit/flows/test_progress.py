@@ -14,11 +14,9 @@ from gantrymq.errors import (
 from gantrymq.flows import progress
 from gantrymq.flows.reaching import Reach
 from gantrymq.model import MessageQueue
-from gantrymq.protocol.brokers import GetRuntimeInfo
-from gantrymq.protocol.configs import KeyTable
 from gantrymq.protocol.enums import MessageModel
 from gantrymq.protocol.group_settings import GetGroups, GroupSettings, GroupTable
-from gantrymq.protocol.groups import ConsumerConnections, GetConsumerConnections
+from gantrymq.protocol.groups import ConsumerConnections, GetConsumerConnections, Heartbeat
 from gantrymq.protocol.offsets import (
     AllConsumerOffsets,
     GetAllConsumerOffsets,
@@ -36,7 +34,7 @@ from gantrymq.protocol.statistics import (
 )
 from gantrymq.runtime import run_blocking
 from gantrymq.testing.scripted import ScriptedRuntime
-from tests.unit.flows.world import NOW, A, B, stats, world
+from tests.unit.flows.world import NOW, OLD, A, B, stats, world
 
 
 def at(broker: str, *queues: tuple[int, int, int]) -> ConsumeStatsReply:
@@ -101,7 +99,7 @@ def test_zero_is_asked_again_because_it_may_mean_never() -> None:
 def test_an_old_broker_shows_its_whole_table_instead() -> None:
     runtime, reach = behind()
     runtime.answer(A, GetConsumeStats, at("broker-a", (10, 0, 0), (7, 0, 0)))
-    runtime.answer(A, GetRuntimeInfo, KeyTable(table={"brokerVersionDesc": "V4_9_7"}))
+    runtime.answer(A, Heartbeat, OLD)
     table = AllConsumerOffsets(offsets={"orders@billing": {1: 0}})
     runtime.answer(A, GetAllConsumerOffsets, table)
     lag = run_blocking(progress.group_lag(reach, "billing"))

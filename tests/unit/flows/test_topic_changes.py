@@ -14,12 +14,12 @@ from gantrymq.errors import (
 )
 from gantrymq.flows import topic_changes
 from gantrymq.protocol.base import Done
-from gantrymq.protocol.brokers import GetRuntimeInfo
-from gantrymq.protocol.configs import DeleteKey, GetKey, KeyReply, KeyTable, PutKey
+from gantrymq.protocol.configs import DeleteKey, GetKey, KeyReply, PutKey
+from gantrymq.protocol.groups import Heartbeat
 from gantrymq.protocol.routing import DeleteRoute, GetRoute
 from gantrymq.protocol.topics import DeleteTopic, GetTopic, PutTopic
 from gantrymq.runtime import run_blocking
-from tests.unit.flows.world import ABSENT, NS, A, B, route, settings, world
+from tests.unit.flows.world import ABSENT, NS, OLD, A, B, route, settings, world
 
 NOT_THERE = TopicNotFound.because("No topic in this broker")
 
@@ -61,7 +61,7 @@ def test_a_message_type_is_an_attribute_that_old_brokers_do_not_have() -> None:
     run_blocking(topic_changes.create_topic(reach, "orders", message_type="FIFO"))
     assert runtime.asked(PutTopic)[0][1].attributes == {"+message.type": "FIFO"}
     runtime.answer(B, GetTopic, NOT_THERE)
-    runtime.answer(B, GetRuntimeInfo, KeyTable(table={"brokerVersionDesc": "V4_9_7"}))
+    runtime.answer(B, Heartbeat, OLD)
     with pytest.raises(InvalidInput, match=r"broker-b is RocketMQ 4\.9\.7.*need 5\.0"):
         run_blocking(
             topic_changes.create_topic(reach, "orders", message_type="FIFO", brokers=["broker-b"])

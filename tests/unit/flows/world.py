@@ -8,6 +8,7 @@ from gantrymq.model import MessageQueue
 from gantrymq.protocol.base import Done
 from gantrymq.protocol.brokers import GetRuntimeInfo
 from gantrymq.protocol.configs import KeyTable
+from gantrymq.protocol.groups import Heartbeat, HeartbeatReply
 from gantrymq.protocol.routing import (
     BrokerData,
     ClusterInfo,
@@ -20,10 +21,12 @@ from gantrymq.protocol.routing import (
 from gantrymq.protocol.statistics import GetTopicStats, QueueBounds, TopicStats
 from gantrymq.protocol.topics import GetTopic, MappedTopicSettings, PutTopic, TopicReply
 from gantrymq.testing.scripted import ScriptedRuntime
+from gantrymq.wire.versions import V5_5_0, ordinal
 
 NS = "ns:9876"
 A, B, REPLICA = "a:10911", "b:10911", "b1:10911"
 NOW = 1_700_000_000_000
+OLD = HeartbeatReply(version=ordinal(4, 9, 7))
 ABSENT = TopicNotFound.because("No topic route info")
 
 
@@ -82,6 +85,7 @@ def world() -> tuple[ScriptedRuntime, Reach]:
     for address, name in ((A, "broker-a"), (B, "broker-b"), (REPLICA, "broker-b")):
         runtime.answer(address, GetTopic, settings())
         runtime.answer(address, PutTopic, Done())
+        runtime.answer(address, Heartbeat, HeartbeatReply(version=V5_5_0))
         runtime.answer(address, GetTopicStats, stats(name, (0, 10), (5, 7)))
         runtime.answer(
             address,
