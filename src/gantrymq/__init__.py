@@ -16,10 +16,10 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
-    from gantrymq.client.consumer import AsyncConsumer as AsyncConsumer
-    from gantrymq.client.consuming import DrainReport as DrainReport
     from gantrymq.client.admin import Admin as Admin
     from gantrymq.client.admin import AsyncAdmin as AsyncAdmin
+    from gantrymq.client.consumer import AsyncConsumer as AsyncConsumer
+    from gantrymq.client.consuming import DrainReport as DrainReport
     from gantrymq.client.producer import AsyncProducer as AsyncProducer
     from gantrymq.client.sync_producer import Producer as Producer
     from gantrymq.model import Message as Message

@@ -25,7 +25,7 @@ from gantrymq.errors import (
 from gantrymq.flows import clusters, offsets
 from gantrymq.flows.pulling import OffsetsGone, Range, read_range
 from gantrymq.flows.reaching import Reach, gather
-from gantrymq.flows.topics import brokers_of, list_topics, status_at
+from gantrymq.flows.topics import QueueState, brokers_of, list_topics, status_at
 from gantrymq.model import MessageQueue, ReceivedMessage
 from gantrymq.protocol.pulling import QueryMessages, ViewMessage
 from gantrymq.wire import properties, record
@@ -229,16 +229,22 @@ async def spans(
         if queues is not None and queue not in queues and queue.queue_id not in queues:
             continue
         low, high = state.min_offset, state.max_offset
-        first = low if begin is None else await _offset_at(reach, address, queue, begin)
-        last = high if end is None else await _offset_at(reach, address, queue, end)
-        first, last = max(low, first), min(high, last)
+        first = low if begin is None else await offset_at(reach, address, state, begin)
+        last = high if end is None else await offset_at(reach, address, state, end)
         found.append(QueueSpan(queue=queue, address=address, start=first, end=max(first, last)))
     return found
 
 
-async def _offset_at(reach: Reach, address: str, queue: MessageQueue, when: datetime) -> int:
+async def offset_at(reach: Reach, address: str, state: QueueState, when: datetime) -> int:
+    """The offset of the first message stored at that time or later, the end where there is none.
+
+    Where there is none, brokers of 4.x give the last message all the same, so they are not asked.
+    """
+    if state.last_ms is None or ms_of(when) > state.last_ms:
+        return state.max_offset
     place = reach.reachable.get(address, address)
-    return await offsets.at_time(reach.runtime, place, queue, when, timeout=reach.timeout)
+    found = await offsets.at_time(reach.runtime, place, state.queue, when, timeout=reach.timeout)
+    return min(max(state.min_offset, found), state.max_offset)
 
 
 def read_span(

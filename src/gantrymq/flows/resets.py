@@ -37,14 +37,14 @@ from gantrymq.errors import (
     PartlyDone,
 )
 from gantrymq.flows import group_settings, progress
-from gantrymq.flows.lookup import ms_of
+from gantrymq.flows.lookup import ms_of, offset_at
 from gantrymq.flows.members import group_members
 from gantrymq.flows.reaching import Reach, gather
 from gantrymq.flows.topic_changes import owners
-from gantrymq.flows.topics import status_at
+from gantrymq.flows.topics import QueueState, status_at
 from gantrymq.model import MessageQueue
 from gantrymq.protocol.configs import GetBrokerConfig
-from gantrymq.protocol.offsets import SearchOffset, UpdateConsumerOffset
+from gantrymq.protocol.offsets import UpdateConsumerOffset
 from gantrymq.protocol.resets import CloneGroupOffsets, ResetOffsets
 
 ResetTo: TypeAlias = Literal["earliest", "latest"] | int | datetime
@@ -126,14 +126,16 @@ async def plan_reset(
     for name, address in at.items():
         own = [state.queue for state in known if state.queue.broker == name]
         held |= await progress.offsets_of(reach, address, group, own)
-    moves: list[OffsetMove] = []
-    for state in known:
-        queue, address = state.queue, at[state.queue.broker]
-        low, high, before = state.min_offset, state.max_offset, held[state.queue]
-        wanted = await _target(reach, address, queue, to, low, high)
-        moves.append(
-            OffsetMove(queue=queue, before=before, wanted=wanted, min_offset=low, max_offset=high)
+    moves = [
+        OffsetMove(
+            queue=state.queue,
+            before=held[state.queue],
+            wanted=await _target(reach, at[state.queue.broker], state, to),
+            min_offset=state.min_offset,
+            max_offset=state.max_offset,
         )
+        for state in known
+    ]
     there = await group_members(reach, group)
     return ResetPlan(
         group=group,
@@ -149,20 +151,20 @@ def _is_wanted(queue: MessageQueue, queues: Collection[int | MessageQueue] | Non
     return queues is None or queue in queues or queue.queue_id in queues
 
 
-async def _target(
-    reach: Reach, address: str, queue: MessageQueue, to: ResetTo, low: int, high: int
-) -> int:
+async def _target(reach: Reach, address: str, state: QueueState, to: ResetTo) -> int:
     if isinstance(to, datetime):
-        question = SearchOffset(topic=queue.topic, queue_id=queue.queue_id, timestamp_ms=ms_of(to))
-        return min(max(low, (await reach.ask(address, question)).offset), high)
+        return await offset_at(reach, address, state, to)
     if to == "earliest":
-        return low
+        return state.min_offset
     if to == "latest":
-        return high
+        return state.max_offset
     if not isinstance(to, int):
         raise InvalidInput(f"a reset goes to earliest, latest, an offset or a time, not {to!r}")
-    if not low <= to <= high:
-        raise InvalidInput(f"{queue} goes from {low} to {high}: a group cannot stand at {to} there")
+    if not state.min_offset <= to <= state.max_offset:
+        raise InvalidInput(
+            f"{state.queue} goes from {state.min_offset} to {state.max_offset}: a group cannot "
+            f"stand at {to} there"
+        )
     return to
 
 

@@ -105,10 +105,13 @@ def test_a_plan_says_what_it_would_mean_and_changes_nothing() -> None:
 def test_a_time_is_looked_up_and_kept_within_the_queue() -> None:
     runtime, reach, _ = start()
     runtime.answer(A, SearchOffset, [OffsetReply(offset=3), OffsetReply(offset=0)])
-    when = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
+    when = datetime(2023, 1, 2, 3, 4, 5, tzinfo=UTC)
     plan = run_blocking(resets.plan_reset(reach, "billing", "orders", when))
     assert [move.wanted for move in plan.moves] == [3, 5]
     assert runtime.asked(SearchOffset)[0][1].timestamp_ms == int(when.timestamp() * 1000)
+    late = run_blocking(resets.plan_reset(reach, "billing", "orders", datetime.now(UTC)))
+    assert [move.wanted for move in late.moves] == [10, 7]
+    assert len(runtime.asked(SearchOffset)) == 2  # after the last message there is nothing to find
 
 
 def test_offset_zero_is_an_offset() -> None:
