@@ -16,6 +16,8 @@ GantryError
 ├── ClusterTooOld                 the brokers cannot do that; nothing was sent
 ├── RequestTimeout                a request message was sent, and no answer came in time
 ├── BufferFull                    no room for another message that is to be sent later
+├── ReadFailed                    a queue could not be read on in the time there was
+├── DataLost                      messages that were asked for are not there any more
 ├── ProtocolError
 │   ├── LocalProtocolError        we were about to break the protocol
 │   │   └── InvalidInput (ValueError)   a name, message or property that RocketMQ would refuse
@@ -176,6 +178,12 @@ class BufferFull(GantryError):
     """There is no room for another message that is to be sent later: wait, or send less."""
 
     retriable = True
+class ReadFailed(GantryError):
+    """A queue could not be read on in the time there was; the text says from where."""
+
+
+class DataLost(GantryError):
+    """Messages that were asked for are not there any more; the text names their offsets."""
 
 
 class ProtocolError(GantryError):

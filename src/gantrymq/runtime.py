@@ -12,12 +12,15 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Coroutine, Iterator
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from contextlib import AbstractAsyncContextManager
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 if TYPE_CHECKING:
     from gantrymq.protocol.base import Reply, Request
 
 T = TypeVar("T")
 R = TypeVar("R", bound="Reply")
+Given = TypeVar("Given", bound="Reply", covariant=True)
 
 _FOREIGN_AWAIT = "a flow awaited something other than its Runtime"
 
@@ -39,6 +42,30 @@ class Runtime(Protocol):
 
     def now(self) -> float:
         """Seconds on a clock that never goes back; only differences mean anything."""
+        ...
+
+
+class Pending(Protocol[Given]):
+    """A call whose reply is still to come."""
+
+    async def reply(self, *, timeout: float) -> Given:
+        """The reply, within `timeout` seconds from now or `CallTimeout`."""
+        ...
+
+
+class Pipe(Protocol):
+    """One connection, for calls that go out before the replies to earlier ones have come."""
+
+    async def begin(self, request: Request[R], *, timeout: float) -> Pending[R]:
+        """Send `request`, which may take `timeout` seconds."""
+        ...
+
+
+class PipingRuntime(Runtime, Protocol):
+    """A runtime that also lends out its connections."""
+
+    def pipe(self, address: str, *, timeout: float) -> AbstractAsyncContextManager[Pipe]:
+        """A connection to `address`; replies that nobody waited for are dropped at the end."""
         ...
 
 

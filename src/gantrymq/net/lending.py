@@ -14,15 +14,15 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
-from typing import Any, Final, TypeVar
+from typing import Any, Final, Generic, TypeVar
 
 from gantrymq.errors import ClosedError, ConnectFailed, GoingAway, NotSentInTime
 from gantrymq.net.answering import NO_TABLE, Table
 from gantrymq.net.backing_off import Attempts, BackOff, doubling
-from gantrymq.net.blocking import CONNECT_TIMEOUT, BlockingPeer
+from gantrymq.net.blocking import CONNECT_TIMEOUT, Begun, BlockingPeer
 from gantrymq.net.options import PLAIN, PeerOptions
 from gantrymq.net.tls import ClientTls
 from gantrymq.protocol.base import Reply, Request
@@ -188,6 +188,16 @@ class BlockingRuntime:
         with self.pool.lend(address, timeout=CONNECT_TIMEOUT) as peer:
             peer.tell(request)
 
+    @asynccontextmanager
+    async def pipe(self, address: str, *, timeout: float) -> AsyncIterator[BlockingPipe]:
+        """A connection for several calls at a time; one with calls left over is closed."""
+        with self.pool.lend(address, timeout=timeout) as peer:
+            try:
+                yield BlockingPipe(peer)
+            except GoingAway:
+                peer.close()
+                raise
+
     async def sleep(self, seconds: float) -> None:
         """Let that much time pass."""
         time.sleep(seconds)  # noqa: ASYNC251 – this is what "blocking" means
@@ -204,3 +214,27 @@ class BlockingRuntime:
             except GoingAway:
                 peer.close()
                 raise
+
+
+class BlockingPipe:
+    """A connection that was lent for several calls at a time."""
+
+    def __init__(self, peer: BlockingPeer) -> None:
+        self._peer = peer
+
+    async def begin(self, request: Request[R], *, timeout: float) -> BlockingPending[R]:
+        """Send `request`."""
+        return BlockingPending(self._peer, self._peer.begin(request, timeout=timeout))
+
+
+class BlockingPending(Generic[R]):
+    """A call on such a connection."""
+
+    def __init__(self, peer: BlockingPeer, begun: Begun[R]) -> None:
+        self._peer = peer
+        self._begun = begun
+
+    async def reply(self, *, timeout: float) -> R:
+        """The reply; the time counts from now, however long ago it was asked."""
+        self._begun.deadline = time.monotonic() + timeout
+        return self._peer.finish(self._begun)

@@ -13,9 +13,10 @@ away goes out once more, on a new connection.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from typing import Any, Final, TypeVar
+from typing import Any, Final, Generic, TypeVar
 
 from gantrymq.errors import ClosedError, ConnectFailed, GoingAway, NotSentInTime
 from gantrymq.net.alarms import clock_of
@@ -157,6 +158,23 @@ class AsyncRuntime:
         """Send `request` one-way."""
         await (await self.pool.peer(address)).tell(request)
 
+    @asynccontextmanager
+    async def pipe(self, address: str, *, timeout: float) -> AsyncIterator[AsyncPipe]:
+        """A connection for several calls at a time; those left over are given up."""
+        try:
+            async with asyncio.timeout(timeout):
+                peer = await self.pool.peer(address)
+        except TimeoutError as error:
+            raise CallTimeout(f"no connection to {address} in {timeout:.1f}s") from error
+        pipe = AsyncPipe(peer)
+        try:
+            yield pipe
+        except GoingAway:
+            self.pool.retire(peer)
+            raise
+        finally:
+            await pipe.close()
+
     async def sleep(self, seconds: float) -> None:
         """Let that much time pass."""
         await asyncio.sleep(seconds)
@@ -174,6 +192,41 @@ class AsyncRuntime:
         except TimeoutError as error:
             text = f"no connection to {address} in {timeout:.1f}s ({describe(request)})"
             raise NotSentInTime(text) from error
+
+
+class AsyncPipe:
+    """A connection that is used for several calls at a time."""
+
+    def __init__(self, peer: Peer) -> None:
+        self._peer = peer
+        self._calls: set[asyncio.Task[Any]] = set()
+
+    async def begin(self, request: Request[R], *, timeout: float) -> AsyncPending[R]:
+        """Send `request`."""
+        call = asyncio.create_task(self._peer.call(request, timeout=timeout))
+        self._calls.add(call)
+        return AsyncPending(call, self._calls)
+
+    async def close(self) -> None:
+        """Give up the calls whose reply nobody took."""
+        for call in self._calls:
+            call.cancel()
+        await asyncio.gather(*self._calls, return_exceptions=True)
+
+
+class AsyncPending(Generic[R]):
+    """A call on such a connection."""
+
+    def __init__(self, call: asyncio.Task[R], calls: set[asyncio.Task[Any]]) -> None:
+        self._call = call
+        self._calls = calls
+
+    async def reply(self, *, timeout: float) -> R:  # noqa: ARG002 – the loop reads it in time
+        """The reply; the time for it counts from when it was asked."""
+        try:
+            return await self._call
+        finally:
+            self._calls.discard(self._call)
 
 
 def _open_peer(place: _Place) -> Peer | None:
