@@ -11,9 +11,8 @@ code. A flow that suspends all the same has awaited something foreign, and is to
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Coroutine, Iterator
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 from contextlib import AbstractAsyncContextManager
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 if TYPE_CHECKING:
     from gantrymq.protocol.base import Reply, Request
