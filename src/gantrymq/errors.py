@@ -178,12 +178,24 @@ class BufferFull(GantryError):
     """There is no room for another message that is to be sent later: wait, or send less."""
 
     retriable = True
+
+
 class ReadFailed(GantryError):
     """A queue could not be read on in the time there was; the text says from where."""
 
 
 class DataLost(GantryError):
-    """Messages that were asked for are not there any more; the text names their offsets."""
+    """Messages that were asked for are not there any more; the text names their offsets.
+
+    `lost` holds them as topic, broker, queue id, first offset, and the one after the last.
+    """
+
+    def __init__(self, text: str, lost: tuple[tuple[str, str, int, int, int], ...] = ()) -> None:
+        super().__init__(text, lost)
+        self.lost = lost
+
+    def __str__(self) -> str:
+        return str(self.args[0])
 
 
 class ProtocolError(GantryError):

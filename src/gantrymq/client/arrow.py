@@ -234,7 +234,7 @@ class Rows:
             pa.string(), count, [None, pa.py_buffer(ends), pa.py_buffer(text)]
         )
 
-    def _hosts(self, ips: Ranges, ports: NDArray[np.int32], attribute: str) -> pa.Array:
+    def _hosts(self, ips: Ranges, ports: NDArray[Any], attribute: str) -> pa.Array:
         columns = self._columns
         if (columns["sys_flag"] & IPV6_BITS).any():
             texts = [getattr(columns.message(row), attribute) for row in range(len(self))]
@@ -306,7 +306,7 @@ def _unwrapped(piece: Piece) -> bytes:
     return b"".join(plain)
 
 
-def _holes(piece: Piece, found: Ints) -> Iterable[Hole]:
+def _holes(piece: Piece, found: NDArray[Any]) -> Iterable[Hole]:
     at = piece.start
     for offset in (*found.tolist(), piece.end):
         if offset > at:
@@ -349,5 +349,3 @@ def _gathered(
         wanted = pa.array(rows, mask=missing)
     buffers = [None, pa.py_buffer(borders), pa.py_buffer(buffer)]
     return pa.Array.from_buffers(kind, 2 * count - 1, buffers).take(wanted)
-
-

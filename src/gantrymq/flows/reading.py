@@ -51,6 +51,7 @@ from gantrymq.protocol.names import TOOLS_GROUP
 from gantrymq.protocol.pulling import PullFlag, PullMessage, PullReply, PullStatus
 from gantrymq.runtime import Pending, Pipe, PipingRuntime
 from gantrymq.wire.command import Buffer
+from gantrymq.wire.flags import WRAPPED_BITS
 from gantrymq.wire.record import LEAST_SIZE
 
 EVERYTHING: Final = "*"
@@ -67,7 +68,7 @@ _GROW_AFTER_LIMIT: Final = 512
 """Whole answers after which a longer step is tried; the second where a limit showed twice."""
 _OFFSET_AT: Final = 20
 _SIZE: Final = Struct(">i")
-_OFFSET: Final = Struct(">q")
+_OFFSET_AND_FLAGS: Final = Struct(">q8xi")
 
 _WORTH_WAITING: Final = (
     TransportError, RemoteProtocolError, SystemBusy, ServiceUnavailable, GoingAway,
@@ -410,19 +411,30 @@ class _Plan:
 
 def before(body: Buffer, end: int) -> Buffer:
     """The leading messages of a pull's body whose offsets in the queue are below `end`."""
-    at = 0
-    for at, offset in _offsets(body):  # noqa: B007 – where the loop stops is what is wanted
+    for at, offset, _ in _offsets(body):
         if offset >= end:
             return memoryview(body)[:at]
     return body
 
 
-def _offsets(body: Buffer) -> Iterator[tuple[int, int]]:
-    """Where each message begins, and its offset in the queue."""
+def holes(piece: Piece) -> Iterator[tuple[int, int]]:
+    """The offsets that a piece should have and has not, from one up to another."""
+    at: int | None = piece.start
+    for _, offset, flags in _offsets(piece.body):
+        if at is not None and offset > at:
+            yield at, offset
+        at = None if flags & WRAPPED_BITS == WRAPPED_BITS else offset + 1
+    if at is not None and at < piece.end:
+        yield at, piece.end
+
+
+def _offsets(body: Buffer) -> Iterator[tuple[int, int, int]]:
+    """Where each message begins, its offset in the queue, and its system flag."""
     at, last = 0, len(body) - LEAST_SIZE
     while at <= last:
         size = _SIZE.unpack_from(body, at)[0]
         if size < LEAST_SIZE:
             return
-        yield at, _OFFSET.unpack_from(body, at + _OFFSET_AT)[0]
+        offset, flags = _OFFSET_AND_FLAGS.unpack_from(body, at + _OFFSET_AT)
+        yield at, offset, flags
         at += size

@@ -8,8 +8,8 @@ Three ways, each for the rows that the one before leaves:
 - **Lines.** Rows of about one length become a matrix, one row a line, and the separators in it are
   found in one pass. Where they alternate, name end and value end, they are the borders of all names
   and values.
-- **One by one**, by the rules of `properties`, what is out of the ordinary: a value that holds 0x01,
-  entries without a name end, a name that comes twice.
+- **One by one**, by the rules of `properties`, what is out of the ordinary: a value that holds
+  0x01, entries without a name end, a name that comes twice.
 
 Names are compared as bytes.
 """
@@ -131,7 +131,8 @@ class _Layout:
         """Which of these rows, of the length of this one, are like it."""
         lines ^= self._wanted
         lines -= 1
-        fits: Mask = (lines > self._threshold).all(axis=1)
+        unlike: Mask = lines <= self._threshold
+        fits: Mask = ~np.logical_or.reduce(unlike, axis=1)
         return fits
 
     def found(self, rows: Ints, starts: Ints) -> _Found:
