@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from gantrymq.client.consumer import AsyncConsumer as AsyncConsumer
     from gantrymq.client.consuming import DrainReport as DrainReport
     from gantrymq.client.producer import AsyncProducer as AsyncProducer
+    from gantrymq.client.reader import AsyncReader as AsyncReader
+    from gantrymq.client.reader import Reader as Reader
     from gantrymq.client.sync_producer import Producer as Producer
     from gantrymq.model import Message as Message
     from gantrymq.model import MessageQueue as MessageQueue
@@ -41,6 +43,7 @@ _PLACES: Final = {
     "gantrymq.client.admin": ("Admin", "AsyncAdmin"),
     "gantrymq.client.producer": ("AsyncProducer",),
     "gantrymq.client.sync_producer": ("Producer",),
+    "gantrymq.client.reader": ("AsyncReader", "Reader"),
     "gantrymq.model": (
         "Message", "MessageQueue", "ReceivedMessage", "SendReceipt", "SendStatus", "Subscription",
     ),
