@@ -165,7 +165,7 @@ class AsyncRuntime:
             async with asyncio.timeout(timeout):
                 peer = await self.pool.peer(address)
         except TimeoutError as error:
-            raise CallTimeout(f"no connection to {address} in {timeout:.1f}s") from error
+            raise NotSentInTime(f"no connection to {address} in {timeout:.1f}s") from error
         pipe = AsyncPipe(peer)
         try:
             yield pipe
