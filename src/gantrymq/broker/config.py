@@ -233,6 +233,10 @@ class GroupsConfig:
     )
 
 
+def _roll(seconds: float) -> str | None:
+    return None if 2 <= seconds <= 6 * 86400 else "it goes from 2 s to 6 days"
+
+
 def _levels(text: str) -> str | None:
     try:
         DelayLevels.parse(text)
@@ -256,6 +260,37 @@ class DelaysConfig:
         "time between writes of how far the levels have come",
         rocketmq=millis("flushDelayOffsetInterval"),
         check=at_least(0.01),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TimersConfig:
+    """How messages wait that ask for a time of their own."""
+
+    enabled: bool = setting(
+        True, "take messages that ask for a time of their own", rocketmq="timerWheelEnable"
+    )
+    longest: Seconds = setting(
+        40 * 86400.0,
+        "how long a message may wait; RocketMQ lets it wait for three days",
+        rocketmq="timerMaxDelaySec",
+        check=at_least(1),
+    )
+    recall: bool = setting(
+        True, "let producers take back messages that wait", rocketmq="recallMessageEnable"
+    )
+    roll_after: Seconds = setting(
+        2 * 86400.0,
+        "how long one stays where it is in the log before it is stored anew; no more than half the"
+        " time for which messages are kept; looked at when the broker starts",
+        rocketmq="timerRollWindowSlot",
+        check=_roll,
+    )
+    file_size: Bytes = setting(
+        100 * _MIB,
+        "size of the files of the timer log; looked at when the broker starts",
+        rocketmq="mappedFileSizeTimerLog",
+        check=at_least(4096),
     )
 
 
@@ -347,6 +382,7 @@ class BrokerConfig:
     pulls: PullConfig = group(PullConfig, "what is handed to consumers")
     groups: GroupsConfig = group(GroupsConfig, "how consumer groups come to be")
     delays: DelaysConfig = group(DelaysConfig, "how messages wait")
+    timers: TimersConfig = group(TimersConfig, "how messages wait for a time of their own")
     transactions: TransactionsConfig = group(TransactionsConfig, "when producers are asked")
     flow: FlowConfig = group(FlowConfig, "when messages are refused")
     metrics: MetricsConfig = group(MetricsConfig, "where metrics can be read")

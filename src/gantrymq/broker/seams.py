@@ -88,3 +88,11 @@ class Delays(Protocol):
     def redirect(self, message: StoredMessage) -> None:
         """Have a message that names a delay level wait for it: its topic and queue change."""
         ...
+
+
+class Timers(Protocol):
+    """Messages that are to be delivered at a time of their own."""
+
+    def redirect(self, message: StoredMessage) -> None:
+        """Have a message that asks for a time wait for it, or refuse it."""
+        ...

@@ -46,6 +46,7 @@ from gantrymq.errors import (
 from gantrymq.protocol.enums import TopicFilterType
 from gantrymq.protocol.names import (
     RETRY_PREFIX,
+    TIMER_TOPIC,
     UNSENDABLE_TOPICS,
     dead_letter_topic,
     group_of_derived_topic,
@@ -193,6 +194,8 @@ def _send(request: SendMessage, broker: Broker, peer: Peer) -> SendReply | Await
         region=broker.marks.region,
         traced=broker.marks.traced,
     )
+    if message.topic == TIMER_TOPIC:
+        reply.recall_handle = broker.timers.handle(message)
     return _finish(reply, appended, broker, text, made_topic=made_topic)
 
 

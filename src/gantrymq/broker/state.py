@@ -29,12 +29,13 @@ from gantrymq.broker.offsets import Offsets
 from gantrymq.broker.registration import Registrar
 from gantrymq.broker.sending import Marks
 from gantrymq.broker.storing import Storing
+from gantrymq.broker.timers import SAVE_INTERVAL, Timers
 from gantrymq.broker.topics import Topics
 from gantrymq.broker.transaction_checks import Checks
 from gantrymq.broker.transaction_notes import Notes
 from gantrymq.broker.transactions import KEEP_INTERVAL, TICK, Transactions
 from gantrymq.broker.waiting import Waiting
-from gantrymq.protocol.names import SCHEDULE_TOPIC
+from gantrymq.protocol.names import SCHEDULE_TOPIC, TIMER_TOPIC
 from gantrymq.rules.delay import DelayLevels
 
 if TYPE_CHECKING:
@@ -73,6 +74,7 @@ class Broker:
     offsets: Offsets
     locks: Locks
     delays: Delays
+    timers: Timers
     modes: RequestModes
     routes: Routes
     counts: Counts
@@ -94,6 +96,7 @@ class Broker:
         self.groups.load()
         self.offsets.load()
         self.delays.load()
+        self.timers.load()
         self.transactions.load()
         self.modes.load()
         self.changes.load()
@@ -101,6 +104,7 @@ class Broker:
     def start(self) -> None:
         """Begin what goes on by itself, on the running loop."""
         self.delays.start()
+        self.timers.start()
         self.transactions.start()
 
     def chores(self) -> Iterable[Chore]:
@@ -109,6 +113,7 @@ class Broker:
         yield Chore(name="clients", interval=SCAN_INTERVAL, do=self.expire_clients)
         yield Chore(name="offsets", interval=config.groups.keep_interval, do=self.offsets.keep)
         yield Chore(name="delays", interval=config.delays.keep_interval, do=self.delays.keep)
+        yield Chore(name="timers", interval=SAVE_INTERVAL, do=self.timers.keep)
         yield Chore(name="transactions", interval=TICK, do=self.transactions.tick)
         yield Chore(name="ends", interval=KEEP_INTERVAL, do=self.transactions.keep)
         yield Chore(name="locks", interval=FORGET_INTERVAL, do=self.locks.forget)
@@ -135,6 +140,7 @@ class Broker:
         self.consumers.notify = config.groups.notify
         self.waiting.settings = config.pulls
         self.flow.settings = config.flow
+        self.timers.settings = config.timers
         self.transactions.settings = config.transactions
         self.registrar.settings = config.registering
         self.registrar.permit(config.permission)
@@ -163,6 +169,7 @@ class Broker:
         """Return when everything that is kept is on disk; the store is closed by who opened it."""
         self.delays.stop()
         self.transactions.stop()
+        await self.timers.close()
         self.offsets.keep()
         await self.keeper.close()
 
@@ -192,6 +199,13 @@ def assemble(
         clock_ms=clock_ms,
         delivered=counts.delivered,
     )
+    timers = Timers(
+        config.timers,
+        store=store,
+        broker=identity.name,
+        clock_ms=clock_ms,
+        delivered=counts.delivered,
+    )
     registrar = Registrar(
         config.registering,
         identity=identity,
@@ -202,13 +216,15 @@ def assemble(
     waiting = Waiting(config.pulls)
     producers = Producers()
     offsets = Offsets(keeper=keeper, clock_ms=clock_ms)
-    storing = Storing(store=store, delays=delays, counts=counts)
+    storing = Storing(store=store, delays=delays, timers=timers, counts=counts)
 
     def arrived(
         topic: str, queue_id: int, offset: int, code: int, store_ms: int, raw: bytes
     ) -> None:
         if topic == SCHEDULE_TOPIC:
             delays.arrived(queue_id, code)
+        elif topic == TIMER_TOPIC:
+            timers.arrived(offset, raw)
         waiting.arrived(topic, queue_id, offset, code, store_ms, raw)
 
     store.arrived = arrived
@@ -227,6 +243,7 @@ def assemble(
         offsets=offsets,
         locks=Locks(now=now),
         delays=delays,
+        timers=timers,
         modes=RequestModes(keeper=keeper),
         routes=Routes(
             broker=identity.name,

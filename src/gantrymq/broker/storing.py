@@ -20,9 +20,8 @@ import asyncio
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
-from gantrymq.broker.seams import Counts, Delays
+from gantrymq.broker.seams import Counts, Delays, Timers
 from gantrymq.errors import (
-    BrokerFailure,
     LocalProtocolError,
     MessageIllegal,
     NotWritable,
@@ -30,10 +29,9 @@ from gantrymq.errors import (
     StoreFull,
 )
 from gantrymq.model import SendStatus
-from gantrymq.protocol.names import HALF_TOPIC
+from gantrymq.protocol.names import HALF_TOPIC, SCHEDULE_TOPIC
 from gantrymq.store.commit_log import RecordTooLarge
 from gantrymq.store.flush import Outcome
-from gantrymq.wire import properties
 from gantrymq.wire.record import StoredMessage
 
 if TYPE_CHECKING:
@@ -41,22 +39,20 @@ if TYPE_CHECKING:
 
 _DELAYED: Final = b"DEL"
 """In the name of every property that delays a message, and of few others."""
-_TIMERS: Final = (
-    properties.TIMER_DELAY_MS,
-    properties.TIMER_DELAY_SECONDS,
-    properties.TIMER_DELIVER_MS,
-)
+_LEVEL: Final = b"DELAY\x01"
+_TIME: Final = b"TIMER_DE"
 
 
 class Storing:
     """The way into the store."""
 
-    __slots__ = ("_append", "_counts", "_delays", "_store", "largest", "waits")
+    __slots__ = ("_append", "_counts", "_delays", "_store", "_timers", "largest", "waits")
 
-    def __init__(self, *, store: Store, delays: Delays, counts: Counts) -> None:
+    def __init__(self, *, store: Store, delays: Delays, timers: Timers, counts: Counts) -> None:
         self._store = store
         self._append = store.append
         self._delays = delays
+        self._timers = timers
         self._counts = counts
         self.largest = store.config.log.max_message_size
         """Bytes that a body may have."""
@@ -83,18 +79,13 @@ class Storing:
         return appended
 
     def _delay(self, message: StoredMessage) -> None:
-        """Have the message wait if it names a delay; a half message does that when it is committed.
-
-        These are delay levels only.
-        """
+        """Have the message wait if it says so; a half message does that when it is committed."""
         if message.topic == HALF_TOPIC:
             return
-        self._delays.redirect(message)
-        raw = message.property_bytes
-        if any(properties.find(raw, name) for name in _TIMERS):
-            raise BrokerFailure.because(
-                "accurate timer message is not enabled: this broker has delay levels only"
-            )
+        if _LEVEL in message.property_bytes:
+            self._delays.redirect(message)
+        if _TIME in message.property_bytes and message.topic != SCHEDULE_TOPIC:
+            self._timers.redirect(message)
 
     def put_batch(self, messages: Sequence[StoredMessage]) -> Appended:
         """Store messages of one queue side by side, or refuse them all."""

@@ -21,6 +21,7 @@ from gantrymq.broker import (
     runtime_info,
     sending,
     statistics,
+    timers,
     topics,
     transactions,
 )
@@ -60,7 +61,7 @@ from gantrymq.protocol.offsets import (
 from gantrymq.protocol.pulling import LitePullMessage, PullMessage, QueryMessages, ViewMessage
 from gantrymq.protocol.resets import CloneGroupOffsets, GetClientOffsets, ResetOffsets
 from gantrymq.protocol.running import ConsumeDirectly, GetRunningInfo
-from gantrymq.protocol.sending import SendBack, SendBatch, SendMessage
+from gantrymq.protocol.sending import RecallMessage, SendBack, SendBatch, SendMessage
 from gantrymq.protocol.statistics import (
     GetBrokerConsumeStats,
     GetBrokerStats,
@@ -90,6 +91,7 @@ HANDLERS: Final = table(
     PullMessage.answered_by(pulling.pull_message),
     LitePullMessage.answered_by(pulling.pull_message),
     SendBack.answered_by(retries.send_back),
+    RecallMessage.answered_by(timers.recall_message),
     EndTransaction.answered_by(transactions.end_transaction),
     ResumeHalfMessage.answered_by(transactions.resume_half_message),
     QueryMessages.answered_by(queries.query_messages),

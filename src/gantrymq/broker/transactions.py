@@ -282,7 +282,8 @@ class Transactions:
             offset = by_place.get(message.prepared_offset)
             if offset in self._open and _is_end(message):
                 half = self._store.message_at(message.prepared_offset)
-                self._settle(half, Decision.COMMIT)
+                if half.message_id == message.message_id:
+                    self._settle(half, Decision.COMMIT)
 
     # --- inside: questions ----------------------------------------------------------------------
 

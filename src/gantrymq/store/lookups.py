@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from gantrymq.errors import CorruptRecord
 from gantrymq.store import system
 from gantrymq.store.config import ReadConfig
 from gantrymq.store.opening import StoreFiles
-from gantrymq.store.reading import MAX_PULL_BYTES, Found, Matches, Reader, Status
+from gantrymq.store.reading import MAX_PULL_BYTES, RECENT, Found, Matches, Reader, Status
 from gantrymq.store.recovery import Report, Walk
 from gantrymq.store.shapes import Queue
 from gantrymq.wire.flags import TRANSACTION_BITS, Transaction
 from gantrymq.wire.record import StoredMessage
 
+_WARM = 4096
+"""Bytes of a record that are fetched beforehand; there is seldom more."""
 IN_QUEUES = (int(Transaction.NONE), int(Transaction.COMMIT))
 """Messages of these transaction states are in a queue; others are in the log alone."""
 
@@ -91,6 +93,17 @@ class Lookups:
     def records(self, start: int) -> Iterator[StoredMessage]:
         """The messages of the log from the end of any of them on; damaged ones are missing."""
         yield from Walk(self.log, max(start, self.log.start), self.log.end)
+
+    def warm_records(self, log_offsets: Iterable[int]) -> None:
+        """Bring the messages at these places into memory; in any thread, it takes its time."""
+        recent = self.log.end - RECENT
+        for offset in log_offsets:
+            segment = None if offset >= recent else self.log.segments.find(offset)
+            if segment is not None:
+                start = offset - segment.base
+                end = min(start + _WARM, segment.end - segment.base)
+                if not segment.file.resident(start, end):
+                    segment.file.warm(start, end)
 
     def query(
         self, topic: str, key: str, *, limit: int = 32, begin_ms: int = 0, end_ms: int = 2**63 - 1

@@ -37,7 +37,7 @@ MAX_PULL_BYTES: Final = 128 * 1024 * 1024
 _LEAST_PULL_BYTES: Final = 100
 _ENTRY_SIZE: Final = 20
 _SPAN: Final = 64 * 1024 * 1024
-_RECENT: Final = 16 * 1024 * 1024
+RECENT: Final = 16 * 1024 * 1024
 """So far back in the log bytes were written a moment ago, and nobody looks whether they are hot."""
 
 
@@ -132,7 +132,7 @@ class Reader:
         found = Found(Status.NO_MATCHED_MESSAGE, offset, low, high)
         max_bytes = min(max(max_bytes, _LEAST_PULL_BYTES), MAX_PULL_BYTES)
         self._choose(found, queue, max_messages, max_bytes, matches)
-        if found.runs and found.runs[0][1] < self._log.end - _RECENT:
+        if found.runs and found.runs[0][1] < self._log.end - RECENT:
             found.cold = not _are_resident(found.runs)
         if found.unchecked and not found.cold:
             self._check(found)

@@ -42,6 +42,7 @@ from gantrymq.store.queue_table import Slot
 from gantrymq.store.recovery import Recovered, Report
 from gantrymq.store.retention import Fullness, Limits, Retention
 from gantrymq.store.segment import Segment
+from gantrymq.store.timers import TimerFiles
 from gantrymq.wire.flags import TRANSACTION_BITS
 from gantrymq.wire.message_id import offset_id
 from gantrymq.wire.record import StoredMessage
@@ -301,6 +302,13 @@ class Store(Lookups):
         self._queues.remove_topic(topic)
         if self._held:
             self._held = deque(held for held in self._held if held[2].topic != topic)
+
+    def timers(self, file_size: int, *, make: bool) -> TimerFiles | None:
+        """The files of messages that wait for a time; None if there are none to be made."""
+        files = self._files
+        if not make and not TimerFiles.are_there(files.disk, files.directory):
+            return None
+        return TimerFiles(files.disk, files.directory, file_size)
 
     # how it is
 

@@ -92,6 +92,7 @@ class Rig:
     ) -> None:
         flags = {name.replace("__", "."): value for name, value in settings.items()}
         small = {"log.segment_size": 1 << 20, "index.slots": 100, "index.entries": 1000}
+        flags = {"timers.file_size": 1 << 16} | flags
         flags = {f"store.{name}": value for name, value in small.items()} | flags
         self.config = load(BrokerConfig, flags=flags).value
         self.disk = disk or FaultyDisk()

@@ -172,7 +172,8 @@ def test_batches_that_are_refused(rig, fields, remark):
         ({"flags": 0x80}, 13, "says that the message is a batch"),
         ({"properties": "x\x01" + "y" * 32_767 + "\x02"}, 13, "properties length limit 32KB"),
         ({"body": bytes(4 * 2**20 + 1)}, 13, "msg body length limit 4194304B"),
-        ({"properties": "TIMER_DELAY_SEC\x013\x02"}, 1, "accurate timer message is not enabled"),
+        ({"properties": "TIMER_DELAY_SEC\x013456001\x02"}, 13, "the max delay 3456000000ms"),
+        ({"properties": "TIMER_DELIVER_MS\x01soon\x02"}, 13, "'soon', which is no number"),
     ],
 )
 @on_loop

@@ -16,6 +16,10 @@ class TimedRig(Rig):
 
     set_by = 0
 
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(**settings)
+        self.set_by = 0
+
     @property
     def now_ms(self) -> int:  # type: ignore[override]
         return START_MS + round(asyncio.get_running_loop().time() * 1000) + self.set_by
