@@ -87,24 +87,26 @@ class Client:
 class Members:
     """Which clients each group has, and which groups each connection is in."""
 
-    __slots__ = ("_groups_of", "by_group")
+    __slots__ = ("_by_id", "_groups_of", "by_group")
 
     def __init__(self) -> None:
         self.by_group: dict[str, dict[Peer, Client]] = {}
+        self._by_id: dict[str, Client] = {}
         self._groups_of: dict[Peer, set[str]] = {}
 
     def put(self, group: str, client: Client) -> bool:
         """`client` was heard of; whether its connection was not in the group before."""
         members = self.by_group.setdefault(group, {})
         is_new = client.peer not in members
-        members[client.peer] = client
+        members[client.peer] = self._by_id[client.client_id] = client
         self._groups_of.setdefault(client.peer, set()).add(group)
         return is_new
 
     def drop(self, group: str, peer: Peer) -> bool:
         """A connection is in the group no more; whether it was."""
         members = self.by_group.get(group, {})
-        if members.pop(peer, None) is None:
+        client = members.pop(peer, None)
+        if client is None:
             return False
         if not members:
             del self.by_group[group]
@@ -112,7 +114,14 @@ class Members:
         groups.discard(group)
         if not groups:
             del self._groups_of[peer]
+            known = self._by_id.get(client.client_id)
+            if known is not None and known.peer is peer:
+                del self._by_id[client.client_id]
         return True
+
+    def find(self, client_id: str) -> Client | None:
+        """The client of that id; of several connections the one that was heard of last."""
+        return self._by_id.get(client_id)
 
     def groups_of(self, peer: Peer) -> tuple[str, ...]:
         """The groups that the connection is in."""

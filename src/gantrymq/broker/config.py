@@ -164,6 +164,11 @@ class SendConfig:
         "no message is taken before this time, in ms since 1970",
         rocketmq="startAcceptSendRequestTimeStamp",
     )
+    store_replies: bool = setting(
+        True,
+        "store the answers to request messages, besides handing them over",
+        rocketmq="storeReplyMessageEnable",
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -150,7 +150,7 @@ def send_message(
 
 def _send(request: SendMessage, broker: Broker, peer: Peer) -> SendReply | Awaitable[SendReply]:
     known = broker.topics.table.get(request.topic)
-    settings = _check(request, known, broker, peer)
+    settings = check(request, known, broker, peer)
     made_topic = known is None and broker.registrar.behind
     if request.batch:
         return _send_batch(request, settings, broker, peer, made_topic=made_topic)
@@ -286,7 +286,7 @@ async def _later(reply: SendReply, appended: Appended, broker: Broker, *, waits:
 # --- checks ---------------------------------------------------------------------------------------
 
 
-def _check(
+def check(
     request: SendMessage, settings: TopicSettings | None, broker: Broker, peer: Peer
 ) -> TopicSettings:
     """The settings of the topic, made now if there are none; or why the message is not taken."""

@@ -15,6 +15,7 @@ from gantrymq.broker import (
     offsets,
     pulling,
     queries,
+    replying,
     resets,
     retries,
     running,
@@ -61,7 +62,13 @@ from gantrymq.protocol.offsets import (
 from gantrymq.protocol.pulling import LitePullMessage, PullMessage, QueryMessages, ViewMessage
 from gantrymq.protocol.resets import CloneGroupOffsets, GetClientOffsets, ResetOffsets
 from gantrymq.protocol.running import ConsumeDirectly, GetRunningInfo
-from gantrymq.protocol.sending import RecallMessage, SendBack, SendBatch, SendMessage
+from gantrymq.protocol.sending import (
+    RecallMessage,
+    SendBack,
+    SendBatch,
+    SendMessage,
+    SendReplyMessage,
+)
 from gantrymq.protocol.statistics import (
     GetBrokerConsumeStats,
     GetBrokerStats,
@@ -88,6 +95,7 @@ HANDLERS: Final = table(
     # messages
     SendMessage.answered_by(sending.send_message),
     SendBatch.answered_by(sending.send_message),
+    SendReplyMessage.answered_by(replying.send_reply),
     PullMessage.answered_by(pulling.pull_message),
     LitePullMessage.answered_by(pulling.pull_message),
     SendBack.answered_by(retries.send_back),
