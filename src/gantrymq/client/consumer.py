@@ -26,6 +26,7 @@ from gantrymq.client.engine import Engine, shared
 from gantrymq.client.handling import Handler
 from gantrymq.client.holding import Manner, Wanted
 from gantrymq.client.identity import now_ms
+from gantrymq.client.watching import Problem
 from gantrymq.errors import InvalidInput, StateError
 from gantrymq.flows.offsets import Start, check_start
 from gantrymq.flows.pulling import SQL, TAG, subscription_data
@@ -157,6 +158,11 @@ class AsyncConsumer:
     def queues(self) -> frozenset[MessageQueue]:
         """The queues that are this consumer's now."""
         return frozenset(self._work.holding.queues) if self._work is not None else frozenset()
+
+    @property
+    def problems(self) -> list[Problem]:
+        """Queues of this consumer that stand still, and why; the log tells of them, too."""
+        return self._work.problems() if self._work is not None else []
 
     # --- taking messages ------------------------------------------------------------------------
 

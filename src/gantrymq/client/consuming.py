@@ -17,10 +17,19 @@ import logging
 from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
+from gantrymq.client.agreeing import Agreement
 from gantrymq.client.engine import Engine
-from gantrymq.client.handling import AsyncHands, Batch, Handed, Handler, Hands, ThreadHands
+from gantrymq.client.handling import (
+    AsyncHands,
+    Batch,
+    Handed,
+    Handler,
+    Hands,
+    ThreadHands,
+    call_once,
+)
 from gantrymq.client.holding import Holding, Manner, Wanted
 from gantrymq.client.identity import now_ms
 from gantrymq.client.members import Member
@@ -28,15 +37,23 @@ from gantrymq.client.offsets import BrokerOffsets, LocalOffsets, local_path
 from gantrymq.client.outcomes import Outcomes
 from gantrymq.client.rates import Rates
 from gantrymq.client.reading import OwnedQueue, Reader, Reading
+from gantrymq.client.reporting import running_info
+from gantrymq.client.watching import Alarm, Problem, problems
 from gantrymq.errors import StateError
 from gantrymq.flows.groups import check_filter
 from gantrymq.flows.pulling import TAG
 from gantrymq.model import MessageQueue, ReceivedMessage
-from gantrymq.protocol.enums import ConsumeType, MessageModel
+from gantrymq.protocol.enums import ConsumeResult, ConsumeType, MessageModel
 from gantrymq.protocol.groups import ConsumerData, Subscription
-from gantrymq.protocol.names import retry_topic
+from gantrymq.protocol.names import retry_topic, unwrap
+from gantrymq.protocol.running import ConsumeDirectlyReply, RunningInfo
+from gantrymq.rules.redelivery import GiveUp, RetryLater
+from gantrymq.wire.properties import RETRY_TOPIC
 
 log = logging.getLogger("gantrymq.client")
+
+_SETTLED: Final = 2.0
+"""Seconds after a change of the group's members until they are asked what they want."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,6 +115,10 @@ class Consuming(Member):
             rates=self.rates_of,
         )
         self.handed = Handed(self.outcomes)
+        self.holding.on_round = self._members_seen
+        self._alarm = Alarm(how.group)
+        self._agreement = Agreement(engine, how.group)
+        self._members: set[str] = set()
         self._hands: dict[str, Hands] = {"handed": self.handed}
         self._tasks: set[asyncio.Task[None]] = set()
         self._unwatch: Callable[[], None] = lambda: None
@@ -140,6 +161,52 @@ class Consuming(Member):
                 log.info("%s of %s goes on at %d, as it was told", queue, self.group, offset)
                 self.holding.restart(queue, offset)
 
+    def running_info(self, *, stacks: bool) -> RunningInfo:
+        """What it is doing."""
+        return running_info(self, stacks=stacks)
+
+    async def consume_directly(self, message: ReceivedMessage) -> ConsumeDirectlyReply:
+        """Have one message handled now, and say what came of it; no offset moves."""
+        origin = message.find(RETRY_TOPIC) or message.stored.topic
+        message.topic = unwrap(self.how.namespace, origin)
+        handler = self._handler_of([message])
+        began = self.engine.runtime.now()
+        error = await call_once(handler, message)
+        result = ConsumeResult.SUCCESS if error is None else ConsumeResult.THREW
+        if isinstance(error, RetryLater | GiveUp):
+            result = ConsumeResult.LATER
+        return ConsumeDirectlyReply(
+            ordered=self.how.in_order,
+            result=result,
+            explanation=None if error is None else f"{type(error).__name__}: {error}",
+            spent_ms=round(1000 * (self.engine.runtime.now() - began)),
+        )
+
+    def problems(self) -> list[Problem]:
+        """What of its queues stands still, and why."""
+        return problems(self.holding, self.engine.runtime.now(), self.how.config.alarm_after)
+
+    async def _watch(self) -> None:
+        now = self.engine.runtime.now()
+        for rates in self.rates.values():
+            rates.sample(now)
+        self._alarm.look(self.problems(), now)
+
+    def _members_seen(self) -> None:
+        """Ask the others what they want, if they are others than before."""
+        members = {one for members in self.holding.members.values() for one in members}
+        if members != self._members and self.how.config.check_subscriptions:
+            self._members = members
+            self._spawn(self._compare(members), "comparing subscriptions")
+
+    async def _compare(self, members: Collection[str]) -> None:
+        await asyncio.sleep(_SETTLED)
+        data = [wanted.data for wanted in self.holding.wanted.values()]
+        for queue in tuple(self.holding.queues):
+            if (address := self.engine.routes.master(queue.broker)) is not None:
+                await self._agreement.check(data, members, address)
+                return
+
     # --- the start ------------------------------------------------------------------------------
 
     async def start(self) -> None:
@@ -160,6 +227,7 @@ class Consuming(Member):
         self._unwatch = engine.routes.watch(self._route_changed)
         self._spawn(holding.rebalance_for_ever(), "rebalance")
         self._spawn(self._every(how.config.commit_interval, holding.commit), "commits")
+        self._spawn(self._every(how.config.alarm_after / 3, self._watch), "alarms")
         if how.locks_queues:
             self._spawn(self._every(how.config.lock_interval, holding.renew_locks), "locks")
         if not how.in_order:
@@ -276,7 +344,7 @@ class Consuming(Member):
         """The rates of a topic."""
         rates = self.rates.get(topic)
         if rates is None:
-            rates = self.rates[topic] = Rates()
+            rates = self.rates[topic] = Rates.since(self.engine.runtime.now())
         return rates
 
     def _handler_of(self, batch: Batch) -> Handler:

@@ -91,6 +91,7 @@ class Engine:
         self._beating = asyncio.Lock()
         self._next_beat: asyncio.Task[None] | None = None
         self._beaten: set[str] = set()
+        self._connected: dict[str, float] = {}
 
     def __str__(self) -> str:
         return self.client_id or "a client that has not started"
@@ -300,8 +301,13 @@ class Engine:
 
     # --- connections ----------------------------------------------------------------------------
 
+    def connected_since(self, address: str) -> float:
+        """When the connection to `address` was made, by the runtime's clock."""
+        return self._connected.get(address, self.runtime.now())
+
     def _opened(self, peer: Peer) -> None:
         address = str(peer)
+        self._connected[address] = self.runtime.now()
         if address in self._places() and not self.closed and self.client_id:
             self.spawn(self._try_to_beat_at(address), "heartbeat")
 

@@ -46,6 +46,10 @@ _TURN: Final = 60.0
 _RAMP: Final = 0.001
 
 
+CALLER: Final = __file__
+"""Marks frames that call handlers, for those who show tracebacks."""
+
+
 class HandlerTimeout(GantryError, TimeoutError):
     """A handler was not done with its message in the time that it had."""
 
@@ -76,6 +80,19 @@ def is_async(call: object) -> bool:
     return inspect.iscoroutinefunction(call) or inspect.iscoroutinefunction(
         getattr(call, "__call__", None)  # noqa: B004 – whether it can be called is not the question
     )
+
+
+async def call_once(handler: Handler, message: ReceivedMessage) -> BaseException | None:
+    """Handle one message outside every row; what the handler raised."""
+    given = [message] if handler.batch is not None else message
+    try:
+        if handler.is_async:
+            await handler.call(given)
+        else:
+            await asyncio.to_thread(handler.call, given)
+    except Exception as error:
+        return error
+    return None
 
 
 class Row(Protocol):
@@ -319,6 +336,10 @@ def _rest_of(work: Coroutine[Any, Any, Any], waits_for: Any) -> Generator[Any, A
                 waits_for = work.send(value)
             except StopIteration:
                 return
+
+
+REST_OF: Final = _rest_of.__code__
+"""Marks the frame that goes on with a handler, for those who look at stacks."""
 
 
 # --- threads --------------------------------------------------------------------------------------

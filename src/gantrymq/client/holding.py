@@ -124,6 +124,9 @@ class Holding:
         self.again = asyncio.Event()
         """Set it to have the queues shared anew."""
         self.on_change: Callable[[], None] = lambda: None
+        """Called when other queues are ours than before."""
+        self.on_round: Callable[[], None] = lambda: None
+        """Called after each rebalance."""
         self._how = how
         self._outcomes = outcomes
         self._handler_of = handler_of
@@ -143,6 +146,7 @@ class Holding:
             except Exception:  # without it nobody would take the queues of who leaves
                 log.exception("rebalance of group %s failed", self._how.group)
                 done = False
+            self.on_round()
             try:
                 async with asyncio.timeout(self._how.config.rebalance_interval if done else _SOON):
                     await self.again.wait()
@@ -164,7 +168,7 @@ class Holding:
             if topic in self.wanted:
                 self.unknown.pop(topic, None)
                 self.members[topic] = share.members
-                done = await self._own_exactly(topic, share.queues) and done
+                done = await self._own_exactly(topic, share.queues) and share.settled and done
         return done
 
     def _cannot_tell(self, topic: str, why: str) -> None:

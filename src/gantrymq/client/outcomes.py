@@ -21,7 +21,7 @@ from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from gantrymq.client.handling import Batch, HandlerTimeout, Hands
+from gantrymq.client.handling import CALLER, Batch, HandlerTimeout, Hands
 from gantrymq.client.identity import now_ms
 from gantrymq.client.rates import Rates
 from gantrymq.client.reading import OwnedQueue
@@ -148,8 +148,9 @@ class Outcomes:
         if isinstance(error, RetryLater):
             log.info("%s @ %d%s is to be retried: %s", queue, first.offset, more, error)
             return
+        came_from = "" if isinstance(error, HandlerTimeout) else f"\n{users_traceback(error)}"
         log.warning(
-            "the handler failed at %s @ %d%s (message %s, retry %d): %s: %s",
+            "the handler failed at %s @ %d%s (message %s, retry %d): %s: %s%s",
             queue,
             first.offset,
             more,
@@ -157,7 +158,7 @@ class Outcomes:
             first.retries,
             type(error).__name__,
             error,
-            exc_info=error if not isinstance(error, HandlerTimeout) else None,
+            came_from.rstrip(),
         )
 
     def _drop(self, queue: OwnedQueue, batch: Batch) -> None:
@@ -195,7 +196,7 @@ class Outcomes:
                 level=level,
                 most=self._retry.most,
                 reason=f"{type(error).__name__}: {error}",
-                traceback="".join(traceback.format_exception(error)),
+                traceback=users_traceback(error),
             )
         routes = self._engine.routes
         others = [(broker, routes.master(broker)) for broker in routes.brokers]
@@ -296,6 +297,14 @@ class Outcomes:
     def under_way(self) -> int:
         """How many failures are being seen to."""
         return len(self._tasks)
+
+
+def users_traceback(error: BaseException) -> str:
+    """Where `error` came from, without the frames that called the handler."""
+    at = error.__traceback__
+    while at is not None and at.tb_next is not None and at.tb_frame.f_code.co_filename == CALLER:
+        at = at.tb_next
+    return "".join(traceback.format_exception(type(error), error, at))
 
 
 def _blamed(batch: Batch, error: BaseException) -> Batch:

@@ -34,6 +34,11 @@ class Rates:
     now: Totals = field(default_factory=Totals)
     _samples: deque[tuple[float, Totals]] = field(default_factory=deque)
 
+    @classmethod
+    def since(cls, at: float) -> Rates:
+        """Nothing yet."""
+        return cls(_samples=deque([(at, Totals())]))
+
     def sample(self, at: float) -> None:
         """Remember the totals as they are."""
         self._samples.append((at, Totals(*astuple(self.now))))
@@ -42,8 +47,8 @@ class Rates:
 
     def status(self, at: float) -> ConsumeStatus:
         """Rates over the time since the oldest sample."""
-        began, old = self._samples[0] if self._samples else (at, Totals())
-        seconds, now = max(at - began, 1e-9) if self._samples else 1.0, self.now
+        began, old = self._samples[0]
+        seconds, now = max(at - began, 1.0), self.now
         pulls, handled = now.pulls - old.pulls, now.handled - old.handled
         failed = now.failed - old.failed
         return ConsumeStatus(

@@ -8,6 +8,11 @@ A lock lasts a minute at the broker, and half a minute here: nobody handles mess
 another member may have by now. It is renewed every 20 seconds. When a broker says that somebody
 else has it, or the half minute is over, the queue is let go.
 
+A broker that was just restarted knows only those who have come back already. If its word were
+taken, the first to come back would take everything, and give it back a moment later. So a broker
+that we are connected to for a few seconds only is believed when it names members, but not when it
+leaves out those who were there before.
+
 RocketMQ: RebalanceImpl.
 """
 
@@ -31,6 +36,8 @@ if TYPE_CHECKING:
 log = logging.getLogger("gantrymq.client")
 
 LOCK_LASTS: Final = 30.0
+_YOUNG: Final = 7.0
+"""Clients try at least every five seconds to connect again."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,6 +49,8 @@ class Share:
     members: tuple[str, ...] = ()
     of: int = 0
     """How many queues the topic has."""
+    settled: bool = True
+    """False if some of the members may be gone: better look again soon."""
 
 
 class Unknown(GantryError):
@@ -65,23 +74,22 @@ class Sharing:
         self.strategy: Final = strategy
         self._everything = everything
         """Broadcasting: each member has all queues."""
+        self._last: set[str] = set()
+        """Who was in the group when that was last known for sure."""
 
     def round(self) -> Callable[[str], Awaitable[Share]]:
         """What works out the shares of one rebalance: each broker is asked for the members once."""
         said: dict[str, list[str] | None] = {}
 
-        async def members(places: list[str]) -> list[str] | None:
-            for place in places:
-                if place not in said:
-                    said[place] = await groups.members(self._engine.runtime, [place], self._group)
-                if said[place] is not None:
-                    return said[place]
-            return None
+        async def members_at(place: str) -> list[str] | None:
+            if place not in said:
+                said[place] = await groups.members(self._engine.runtime, [place], self._group)
+            return said[place]
 
-        return lambda topic: self._share(topic, members)
+        return lambda topic: self._share(topic, members_at)
 
     async def _share(
-        self, topic: str, members_at: Callable[[list[str]], Awaitable[list[str] | None]]
+        self, topic: str, members_at: Callable[[str], Awaitable[list[str] | None]]
     ) -> Share:
         """Our share of `topic` now; `Unknown` if it cannot be told."""
         try:
@@ -90,7 +98,7 @@ class Sharing:
             raise Unknown(str(error)) from error
         if self._everything or not queues:
             return Share(topic=topic, queues=frozenset(queues), of=len(queues))
-        members = await members_at(self._places(queues))
+        members, settled = await self._believed(self._places(queues), members_at)
         mine = self._engine.client_id
         if members is None or mine not in members:
             await self._engine.beat()
@@ -100,7 +108,32 @@ class Sharing:
             ours = self.strategy.allocate(mine, queues, members)
         except GantryError as error:
             raise Unknown(f"strategy {self.strategy.name}: {error}") from error
-        return Share(topic=topic, queues=frozenset(ours), members=tuple(members), of=len(queues))
+        return Share(
+            topic=topic,
+            queues=frozenset(ours),
+            members=tuple(members),
+            of=len(queues),
+            settled=settled,
+        )
+
+    async def _believed(
+        self,
+        places: list[str],
+        members_at: Callable[[str], Awaitable[list[str] | None]],
+    ) -> tuple[list[str] | None, bool]:
+        """Who is in the group, and whether that may be more than there are by now."""
+        now = self._engine.runtime.now()
+        young = {place for place in places if now - self._engine.connected_since(place) < _YOUNG}
+        for place in sorted(places, key=young.__contains__):
+            said = await members_at(place)
+            if said is None:
+                continue
+            if place not in young:
+                self._last = set(said)
+                return said, True
+            everybody = self._last.union(said)
+            return sorted(everybody), everybody == set(said)
+        return None, False
 
     def _places(self, queues: Iterable[MessageQueue]) -> list[str]:
         """The brokers to ask, in any order; the master of each, or a replica."""
