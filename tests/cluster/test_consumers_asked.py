@@ -256,7 +256,7 @@ def test_consumers_go_on_after_a_restart(what, ordered, memory, tmp_path):
                     await site.start("a")
                 more = await site.send(8) + await site.send(8, broker="b")
                 await soon(lambda: seen.has(more), 30 if what != "both" else 65)
-                await asyncio.sleep(30)
+                await asyncio.sleep(45)
                 everything = {q for q in one.queues | two.queues if q.topic == "orders"}
                 assert len(everything) == 8
                 assert not one.queues & two.queues
