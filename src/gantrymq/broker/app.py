@@ -40,6 +40,7 @@ from gantrymq.broker.config import BrokerConfig
 from gantrymq.broker.configs import FILE as CHANGES
 from gantrymq.broker.configs import with_changes
 from gantrymq.broker.flow_control import INTERVAL
+from gantrymq.broker.keeping import Keeper
 from gantrymq.broker.measuring import measure
 from gantrymq.broker.state import Chore, assemble
 from gantrymq.broker.table import HANDLERS, WITHOUT_WAITING
@@ -129,7 +130,7 @@ class BrokerServer:
         self.broker = assemble(
             config,
             store=self._store,
-            files=self._files,
+            keeper=Keeper(self._files),
             runtime=aio.AsyncRuntime(self._pool),
             next_id=self._unique_ids().next,
             clock_ms=self._clock_ms,

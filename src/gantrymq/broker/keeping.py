@@ -49,8 +49,14 @@ class Keeper:
         if name not in self._writing:
             self._begin(name)
 
+    def is_behind(self, name: str) -> bool:
+        """Whether there are changes that are not in the file yet."""
+        return name in self._writing or name in self._changed
+
     async def kept(self, name: str) -> None:
         """Return when every change so far is in the file; `OSError` if it could not be written."""
+        if name in self._changed and name not in self._writing:  # it failed before
+            self._begin(name)
         task = self._writing.get(name)
         if task is not None:
             await asyncio.shield(task)

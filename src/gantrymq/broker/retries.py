@@ -10,15 +10,18 @@ RocketMQ: AbstractSendMessageProcessor.consumerSendMsgBack.
 
 from __future__ import annotations
 
+from collections.abc import Awaitable
 from typing import TYPE_CHECKING
 
 from gantrymq.broker.hosts import hosts_of
+from gantrymq.broker.sending import topic_kept
 from gantrymq.errors import (
     BrokerFailure,
     CorruptRecord,
     GroupNotFound,
     MessageIllegal,
     NoPermission,
+    ReplyError,
     ServiceUnavailable,
 )
 from gantrymq.protocol.base import Done
@@ -34,12 +37,17 @@ if TYPE_CHECKING:
     from gantrymq.broker.state import Broker
     from gantrymq.net.peer import Peer
     from gantrymq.protocol.group_settings import GroupSettings
+    from gantrymq.store.store import Appended
 
 _UNIT_SUBSCRIPTION = 2
 
 
-def send_back(request: SendBack, broker: Broker, peer: Peer) -> Done:
-    """Store a message once more, for its group to consume it later or never again."""
+def send_back(request: SendBack, broker: Broker, peer: Peer) -> Done | Awaitable[Done]:
+    """Store a message once more, for its group to consume it later or never again.
+
+    The group counts on that from the answer on: it commits the offset after the message. So the
+    answer waits for the disk where that of a producer would; RocketMQ's does not.
+    """
     group = broker.groups.settings(request.group)
     if group is None:
         raise GroupNotFound.because(f"subscription group not exist, {request.group}")
@@ -63,12 +71,28 @@ def send_back(request: SendBack, broker: Broker, peer: Peer) -> Done:
     found[properties.DELAY] = str(level or 0)
     _move(message, topic, found, broker, peer)
     try:
-        broker.storing.put(message)
+        appended = broker.storing.put(message)
     except (MessageIllegal, ServiceUnavailable) as error:
-        status = "MESSAGE_ILLEGAL" if error.code == MessageIllegal.CODE else "SERVICE_NOT_AVAILABLE"
-        raise BrokerFailure.because(f"{status}: {error.remark}") from error
+        raise _failure(error) from error
     broker.counts.sent_back(request.group, origin, gave_up=level is None)
+    if broker.storing.waits or broker.topics.unkept:
+        return _once_safe(appended, broker)
     return Done()
+
+
+async def _once_safe(appended: Appended, broker: Broker) -> Done:
+    try:
+        if broker.storing.waits:
+            await broker.storing.safety(appended.end)
+        await topic_kept(broker)
+    except ServiceUnavailable as error:
+        raise _failure(error) from error
+    return Done()
+
+
+def _failure(error: ReplyError) -> BrokerFailure:
+    status = "MESSAGE_ILLEGAL" if error.code == MessageIllegal.CODE else "SERVICE_NOT_AVAILABLE"
+    return BrokerFailure.because(f"{status}: {error.remark}")
 
 
 def _retry_topic(request: SendBack, group: GroupSettings, broker: Broker) -> TopicSettings:

@@ -40,6 +40,7 @@ from gantrymq.errors import (
     NoPermission,
     RemoteProtocolError,
     ReplyError,
+    ServiceUnavailable,
     SystemBusy,
     TopicNotFound,
 )
@@ -252,10 +253,11 @@ def _finish(
     reply: SendReply, appended: Appended, broker: Broker, text: str, *, made_topic: bool
 ) -> SendReply | Awaitable[SendReply]:
     """The reply, now or when what it has to wait for is done."""
-    if not made_topic and not broker.storing.waits:
+    delayed = made_topic or broker.topics.unkept
+    if not delayed and not broker.storing.waits:
         return reply
     waits = broker.storing.waits and _is_true(text, properties.WAIT, otherwise=True)
-    return _later(reply, appended, broker, waits=waits) if waits or made_topic else reply
+    return _later(reply, appended, broker, waits=waits) if waits or delayed else reply
 
 
 def _is_true(text: str, name: str, *, otherwise: bool = False) -> bool:
@@ -272,15 +274,26 @@ def _is_half(text: str, request: SendMessage) -> bool:
 
 
 async def _later(reply: SendReply, appended: Appended, broker: Broker, *, waits: bool) -> SendReply:
-    """The reply once the disk has the message, and once name servers know a topic that is new."""
-    if waits:
-        try:
+    """The reply once the disk has the message, and disk and name servers a topic that is new."""
+    try:
+        if waits:
             reply.status = await broker.storing.safety(appended.end)
-        except ReplyError as refusal:
-            refusal.fields = broker.marks.fields
-            raise
+        await topic_kept(broker)
+    except ReplyError as refusal:
+        refusal.fields = broker.marks.fields
+        raise
     await broker.registrar.spread()
     return reply
+
+
+async def topic_kept(broker: Broker) -> None:
+    """Return when no crash can make the broker forget a topic whose messages it has."""
+    try:
+        await broker.topics.kept()
+    except OSError as error:
+        raise ServiceUnavailable.because(
+            f"service not available now. The table of topics cannot be written: {error}"
+        ) from error
 
 
 # --- checks ---------------------------------------------------------------------------------------

@@ -23,7 +23,7 @@ from gantrymq.broker.counting import COUNT_INTERVAL, Counts
 from gantrymq.broker.delays import Delays
 from gantrymq.broker.flow_control import FlowControl
 from gantrymq.broker.groups import Groups
-from gantrymq.broker.keeping import Files, Keeper
+from gantrymq.broker.keeping import Keeper
 from gantrymq.broker.locks import FORGET_INTERVAL, Locks
 from gantrymq.broker.offsets import Offsets
 from gantrymq.broker.registration import Registrar
@@ -178,7 +178,7 @@ def assemble(
     config: BrokerConfig,
     *,
     store: Store,
-    files: Files,
+    keeper: Keeper,
     runtime: Runtime,
     next_id: Callable[[], str],
     clock_ms: Callable[[], int],
@@ -188,7 +188,6 @@ def assemble(
 ) -> Broker:
     """A broker of `config` over an open store; `next_id` makes unique ids."""
     identity = config.identity
-    keeper = Keeper(files)
     topics = Topics(config.topics, identity=identity, keeper=keeper, clock_ms=clock_ms)
     consumers = Consumers(notify=config.groups.notify)
     counts = Counts(cluster=identity.cluster, now=now, clock_ms=clock_ms)

@@ -175,6 +175,11 @@ class Topics:
         found.update(topic for topic in self.table if names.is_system_topic(topic))
         return found
 
+    @property
+    def unkept(self) -> bool:
+        """Whether a crash now would take back a change."""
+        return self._keeper.is_behind(FILE)
+
     async def kept(self) -> None:
         """Return when every change so far is on disk."""
         await self._keeper.kept(FILE)

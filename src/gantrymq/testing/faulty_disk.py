@@ -11,12 +11,17 @@ Every change is one operation, counted in `operations`. With `stop_at` the machi
 operation of that number: if that is a write, after `tear_at` of its bytes. Then every operation
 raises `PowerCut`, which is no `OSError`, so that nothing handles it by accident. What is there
 afterwards is another disk: `after_kill()` if only the process died, else `after_power_cut(random)`.
+
+Where threads and a broker are at work, nothing has to be stopped: `watch` is called after each
+operation, while no other can happen, and may ask for that other disk; what is done on this one
+afterwards, nobody will see.
 """
 
 from __future__ import annotations
 
 import errno
 import os
+import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -89,12 +94,13 @@ class FaultyFile:
         end = at + len(data)
         if end > self.size:
             raise ValueError(f"byte {end} is past the end of {self._path} ({self.size} bytes)")
-        self._disk.reserve(self._inode, min(self.size, -(-end // self._stride) * self._stride))
-        count = self._disk.torn(len(data))
-        self._inode.data[at : at + count] = data[:count]
-        self._inode.touch(at, at + count)
-        self._inode.modified_ms = self._disk.now_ms
-        self._disk.step(f"write {self._path.name} {at} +{len(data)}")
+        with self._disk.alone:
+            self._disk.reserve(self._inode, min(self.size, -(-end // self._stride) * self._stride))
+            count = self._disk.torn(len(data))
+            self._inode.data[at : at + count] = data[:count]
+            self._inode.touch(at, at + count)
+            self._inode.modified_ms = self._disk.now_ms
+            self._disk.step(f"write {self._path.name} {at} +{len(data)}")
 
     def zero_from(self, at: int) -> None:
         """See `File`."""
@@ -103,13 +109,16 @@ class FaultyFile:
     def sync(self) -> None:
         """See `File`."""
         self._disk.before_sync(self._path)
-        self._disk.step(f"sync {self._path.name}")
-        if self._disk.sync_fails:
-            self._inode.dirty.clear()
-            raise OSError(errno.EIO, os.strerror(errno.EIO), str(self._path))
-        if not self._disk.names(self._inode):
-            raise FileNotFoundError(errno.ENOENT, "removed while it was in use", str(self._path))
-        self._inode.keep_all()
+        with self._disk.alone:
+            self._disk.step(f"sync {self._path.name}")
+            if self._disk.sync_fails:
+                self._inode.dirty.clear()
+                raise OSError(errno.EIO, os.strerror(errno.EIO), str(self._path))
+            if not self._disk.names(self._inode):
+                raise FileNotFoundError(
+                    errno.ENOENT, "removed while it was in use", str(self._path)
+                )
+            self._inode.keep_all()
 
     def resident(self, start: int, end: int) -> bool:
         """See `File`."""
@@ -137,6 +146,9 @@ class FaultyDisk:
         self.tear_at = 0
         self.sync_fails = False
         self.before_sync: Callable[[Path], object] = str
+        self.watch: Callable[[str], object] = str
+        self.alone = threading.RLock()
+        """Held during every change."""
         self.now_ms = 0
         self.cold = False
         self.warmed: list[tuple[Path, int, int]] = []
@@ -162,11 +174,12 @@ class FaultyDisk:
 
     def entries(self, directory: Path) -> list[Entry]:
         """See `Disk`."""
-        files = [
-            Entry(name, len(inode.data), False, inode.modified_ms)
-            for name, inode in self._files.get(directory, {}).items()
-        ]
-        below = {path.name for path in self._files if path.parent == directory != path}
+        with self.alone:
+            files = [
+                Entry(name, len(inode.data), False, inode.modified_ms)
+                for name, inode in self._files.get(directory, {}).items()
+            ]
+            below = {path.name for path in self._files if path.parent == directory != path}
         return sorted(files + [Entry(name, 0, True, 0) for name in below])
 
     def exists(self, path: Path) -> bool:
@@ -175,11 +188,12 @@ class FaultyDisk:
 
     def make_directory(self, directory: Path) -> None:
         """See `Disk`."""
-        self.step(f"make {directory}")
-        for path in (directory, *directory.parents):
-            self._files.setdefault(path, {})
-            self._kept.setdefault(path, {})
-            self._changes.setdefault(path, [])
+        with self.alone:
+            self.step(f"make {directory}")
+            for path in (directory, *directory.parents):
+                self._files.setdefault(path, {})
+                self._kept.setdefault(path, {})
+                self._changes.setdefault(path, [])
 
     def remove(self, path: Path) -> None:
         """See `Disk`."""
@@ -188,15 +202,17 @@ class FaultyDisk:
 
     def remove_tree(self, directory: Path) -> None:
         """See `Disk`."""
-        for path in [path for path in self._files if path.is_relative_to(directory)]:
-            for name in list(self._files[path]):
-                self.remove(path / name)
-            del self._files[path]
+        with self.alone:
+            for path in [path for path in self._files if path.is_relative_to(directory)]:
+                for name in list(self._files[path]):
+                    self.remove(path / name)
+                del self._files[path]
 
     def rename(self, source: Path, target: Path) -> None:
         """See `Disk`."""
-        change = _Rename({target.name: self._inode(source)}, (source.name,))
-        self._change(target.parent, change, f"rename {source.name} to {target.name}")
+        with self.alone:
+            change = _Rename({target.name: self._inode(source)}, (source.name,))
+            self._change(target.parent, change, f"rename {source.name} to {target.name}")
 
     def read(self, path: Path) -> bytes:
         """See `Disk`."""
@@ -210,9 +226,10 @@ class FaultyDisk:
 
     def sync_directory(self, directory: Path) -> None:
         """See `Disk`."""
-        self.step(f"sync names of {directory}")
-        self._kept[directory] = dict(self._files[directory])
-        self._changes[directory] = []
+        with self.alone:
+            self.step(f"sync names of {directory}")
+            self._kept[directory] = dict(self._files[directory])
+            self._changes[directory] = []
 
     def lock(self, path: Path) -> Held | None:
         """See `Disk`."""
@@ -234,7 +251,8 @@ class FaultyDisk:
     @property
     def used(self) -> int:
         """How many bytes are set aside for files."""
-        return sum(inode.reserved for files in self._files.values() for inode in files.values())
+        with self.alone:
+            return sum(inode.reserved for files in self._files.values() for inode in files.values())
 
     def tree(self) -> dict[Path, bytes]:
         """All files, as the process sees them."""
@@ -258,37 +276,43 @@ class FaultyDisk:
     def after_kill(self) -> FaultyDisk:
         """What the next process finds: all that was written."""
         left = FaultyDisk(capacity=self.capacity)
-        for path, files in self._files.items():
-            left._keep(path, {name: inode.copy() for name, inode in files.items()})
+        with self.alone:
+            for path, files in self._files.items():
+                left._keep(path, {name: inode.copy() for name, inode in files.items()})
         return left
 
     def after_power_cut(self, random: Random) -> FaultyDisk:
         """What the next start of the machine finds: what was synced, and some of the rest."""
         left = FaultyDisk(capacity=self.capacity)
-        for path in self._kept:
-            names = dict(self._kept[path])
-            changes = self._changes[path]
-            lasting = changes[: random.randint(0, len(changes))]
-            for change in lasting:
-                for name in change.gone:
-                    names.pop(name, None)
-                names.update(change.made)
-            half_made = lasting[-1].made if lasting and random.random() < 0.5 else {}
-            files = {}
-            for name, inode in names.items():
-                unfinished = name in half_made and not inode.size_kept
-                files[name] = _empty() if unfinished else _survivor(inode, random)
-            left._keep(path, files)
+        with self.alone:
+            for path in self._kept:
+                left._keep(path, self._lasting(path, random))
         return left
+
+    def _lasting(self, path: Path, random: Random) -> dict[str, _Inode]:
+        names = dict(self._kept[path])
+        changes = self._changes[path]
+        lasting = changes[: random.randint(0, len(changes))]
+        for change in lasting:
+            for name in change.gone:
+                names.pop(name, None)
+            names.update(change.made)
+        half_made = lasting[-1].made if lasting and random.random() < 0.5 else {}
+        files = {}
+        for name, inode in names.items():
+            unfinished = name in half_made and not inode.size_kept
+            files[name] = _empty() if unfinished else _survivor(inode, random)
+        return files
 
     # for its files
 
     def step(self, what: str) -> None:
-        """Count one operation, and stop at the one that was chosen."""
+        """Count one operation, and stop at the one that was chosen; to be called `alone`."""
         self._check()
         self.operations += 1
         self.history.append(what)
         self._check()
+        self.watch(what)
 
     def torn(self, count: int) -> int:
         """How many of `count` bytes the coming write gets done."""
@@ -321,13 +345,14 @@ class FaultyDisk:
     def _change(self, directory: Path, change: _Rename, what: str) -> None:
         if directory not in self._files:
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(directory))
-        self._check()
-        files = self._files[directory]
-        for name in change.gone:
-            del files[name]
-        files.update(change.made)
-        self._changes[directory].append(change)
-        self.step(what)
+        with self.alone:
+            self._check()
+            files = self._files[directory]
+            for name in change.gone:
+                del files[name]
+            files.update(change.made)
+            self._changes[directory].append(change)
+            self.step(what)
 
     def _keep(self, directory: Path, files: dict[str, _Inode]) -> None:
         self._files[directory] = files

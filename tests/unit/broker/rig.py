@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import random
+import threading
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from itertools import count
@@ -11,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from gantrymq.broker.config import BrokerConfig
-from gantrymq.broker.keeping import Tree
+from gantrymq.broker.keeping import Keeper, Tree
 from gantrymq.broker.pulling import pull_message
 from gantrymq.broker.sending import send_message
 from gantrymq.broker.state import Broker, assemble
@@ -50,6 +51,25 @@ class MemoryFiles:
         self.trees[name] = tree
 
 
+class AtOnce(Keeper):
+    """Writes tables as they change, so that nobody has to wait for it."""
+
+    def __init__(self, files: MemoryFiles) -> None:
+        super().__init__(files)
+        self._failed: dict[str, OSError] = {}
+
+    def keep(self, name: str, tree: Callable[[], Tree]) -> None:
+        self._failed.pop(name, None)
+        try:
+            self._files.save(name, tree())
+        except OSError as error:
+            self._failed[name] = error
+
+    async def kept(self, name: str) -> None:
+        if (error := self._failed.get(name)) is not None:
+            raise error
+
+
 @dataclass(eq=False)
 class Caller:
     """A client as handlers see it."""
@@ -65,6 +85,20 @@ class Caller:
 
     def __str__(self) -> str:
         return self.remote
+
+
+class SlowFiles(MemoryFiles):
+    """Files of a disk that waits for a gate."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.begun = threading.Event()
+        self.gate = threading.Event()
+
+    def save(self, name: str, tree: Tree) -> None:
+        self.begun.set()
+        assert self.gate.wait(10)
+        super().save(name, tree)
 
 
 class Nobody:
@@ -88,6 +122,7 @@ class Rig:
         *,
         files: MemoryFiles | None = None,
         disk: FaultyDisk | None = None,
+        keeper: Keeper | None = None,
         **settings: Any,
     ) -> None:
         flags = {name.replace("__", "."): value for name, value in settings.items()}
@@ -112,7 +147,7 @@ class Rig:
         self.broker: Broker = assemble(
             self.config,
             store=self.store,
-            files=self.files,
+            keeper=keeper or AtOnce(self.files),
             runtime=Nobody(),
             next_id=lambda: f"{next(ids):032X}",
             clock_ms=lambda: self.now_ms,

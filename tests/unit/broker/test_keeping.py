@@ -1,13 +1,12 @@
 """Tables in files: written behind one's back, in order, and tried again."""
 
 import logging
-import threading
 
 import pytest
 
 from gantrymq.broker.keeping import Keeper
 from tests.support import run_on, until
-from tests.unit.broker.rig import MemoryFiles
+from tests.unit.broker.rig import MemoryFiles, SlowFiles
 
 
 def test_a_change_is_written_and_can_be_waited_for():
@@ -24,23 +23,9 @@ def test_a_change_is_written_and_can_be_waited_for():
     run_on("asyncio", main())
 
 
-class Slow(MemoryFiles):
-    """Files of a disk that waits for a gate."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.begun = threading.Event()
-        self.gate = threading.Event()
-
-    def save(self, name, tree):
-        self.begun.set()
-        assert self.gate.wait(10)
-        super().save(name, tree)
-
-
 def test_changes_during_a_write_make_one_more():
     async def main():
-        files = Slow()
+        files = SlowFiles()
         keeper = Keeper(files)
         for n in range(5):
             keeper.keep("t", lambda n=n: n)

@@ -1,13 +1,19 @@
 """Messages that consumers send back."""
 
+import asyncio
+
 import pytest
 
 from gantrymq.broker import retries
+from gantrymq.broker.keeping import Keeper
+from gantrymq.errors import BrokerFailure
+from gantrymq.protocol.base import Done
 from gantrymq.protocol.group_settings import GroupSettings
 from gantrymq.protocol.sending import SendBack
 from gantrymq.wire import properties
 from gantrymq.wire.versions import V3_4_9
-from tests.unit.broker.rig import on_loop, refusal, with_rig
+from tests.support import run_on
+from tests.unit.broker.rig import MemoryFiles, Rig, on_loop, refusal, with_rig
 
 SCHEDULE = "SCHEDULE_TOPIC_XXXX"
 
@@ -162,3 +168,41 @@ def test_what_came_back_is_counted(rig):
     returned, column = rig.broker.counts.find("SNDBCK_PUT_NUMS", "orders@billing")
     given_up, _ = rig.broker.counts.find("DLQ_PUT_NUMS", "orders@billing")
     assert (returned.messages, given_up.messages, column) == (2, 1, 2)
+
+
+def test_with_sync_flush_the_group_hears_of_it_when_the_disk_has_it():
+    async def main():
+        rig = Rig(store__flush__mode="sync").load()
+        first = asyncio.ensure_future(rig.send())
+        await asyncio.sleep(0)
+        rig.store.flush()
+        await first
+        back = asyncio.ensure_future(send_back(rig))
+        await asyncio.sleep(0)
+        assert not back.done()
+        rig.store.flush()
+        await back
+        late = asyncio.ensure_future(send_back(rig))
+        await asyncio.sleep(0)
+        rig.disk.sync_fails = True
+        rig.store.flush()
+        with pytest.raises(BrokerFailure, match=r"SERVICE_NOT_AVAILABLE: .*syncing the commit log"):
+            await late
+        await rig.broker.close()
+
+    run_on("asyncio", main())
+
+
+def test_a_retry_topic_that_is_new_is_in_its_file_first():
+    async def main():
+        files = MemoryFiles()
+        rig = Rig(keeper=Keeper(files)).load()
+        await rig.send()
+        back = send_back(rig)
+        assert "%RETRY%billing" not in files.trees["topics.json"]["topicConfigTable"]
+        await back
+        assert "%RETRY%billing" in files.trees["topics.json"]["topicConfigTable"]
+        assert send_back(rig) == Done()
+        await rig.broker.close()
+
+    run_on("asyncio", main())

@@ -6,8 +6,9 @@ import asyncio
 
 import pytest
 
+from gantrymq.broker.keeping import Keeper
 from gantrymq.broker.sending import Marks
-from gantrymq.errors import ReplyError
+from gantrymq.errors import ReplyError, ServiceUnavailable
 from gantrymq.model import SendStatus
 from gantrymq.protocol.enums import TopicFilterType
 from gantrymq.protocol.sending import SendMessage, SendReply
@@ -16,8 +17,16 @@ from gantrymq.wire import batch, properties
 from gantrymq.wire.batch import BatchMessage
 from gantrymq.wire.command import Command
 from gantrymq.wire.flags import MULTI_TAGS
-from tests.support import run_on
-from tests.unit.broker.rig import START_MS, Rig, on_loop, refusal, with_rig
+from tests.support import run_on, until
+from tests.unit.broker.rig import (
+    START_MS,
+    MemoryFiles,
+    Rig,
+    SlowFiles,
+    on_loop,
+    refusal,
+    with_rig,
+)
 
 BUSY = "[REJECTREQUEST]system busy, start flow control for a while"
 
@@ -346,6 +355,43 @@ def test_a_disk_that_fails_ends_it():
             await waiting
         assert refused.value.code == 14
         assert refusal(rig.send)[0] == 14
+        await rig.broker.close()
+
+    run_on("asyncio", main())
+
+
+# --- topics that are new --------------------------------------------------------------------------
+
+
+def test_nobody_is_told_of_a_message_whose_topic_a_crash_would_take():
+    async def main():
+        files = SlowFiles()
+        rig = Rig(keeper=Keeper(files)).load()
+        first = asyncio.ensure_future(rig.send("fresh"))
+        second = asyncio.ensure_future(rig.send("fresh"))
+        await until(files.begun.is_set)
+        assert not first.done()
+        assert not second.done()
+        files.gate.set()
+        assert [(await one).offset for one in (first, second)] == [0, 1]
+        assert "fresh" in files.trees["topics.json"]["topicConfigTable"]
+        assert isinstance(rig.send("fresh"), SendReply)
+        await rig.broker.close()
+
+    run_on("asyncio", main())
+
+
+def test_while_the_table_of_topics_cannot_be_written_no_message_counts_as_stored(caplog):
+    async def main():
+        files = MemoryFiles()
+        rig = Rig(keeper=Keeper(files)).load()
+        files.failing = "no room"
+        for _ in range(2):
+            with pytest.raises(ServiceUnavailable, match=r"topics cannot be written: .*no room"):
+                await rig.send("fresh")
+        files.failing = None
+        assert (await rig.send("fresh")).status is SendStatus.OK
+        assert isinstance(rig.send("fresh"), SendReply)
         await rig.broker.close()
 
     run_on("asyncio", main())
