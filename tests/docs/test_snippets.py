@@ -5,6 +5,8 @@
 - `console` blocks hold commands after `$ `. Lines below a command are what it prints; `...` stands
   for anything. Commands of `./dev` are not run from here, but they and the files they name exist.
   What else begins a command has to be known as harmless.
+- `localhost:9876` in a `python` block is where readers have their name server; here it is that of a
+  `gantry up` which the tests start.
 - A block that cannot run begins with `# not run here: ` and the reason, for readers too.
 - Anything else has to be a language that is not run at all.
 """
@@ -16,12 +18,15 @@ import re
 import shlex
 import subprocess
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cache
 from importlib.machinery import SourceFileLoader
 from importlib.util import module_from_spec, spec_from_loader
 from pathlib import Path
 
 import pytest
+
+from tests.interop.gantry import Gantry
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 BUILT = (ROOT / "docs" / "_build", ROOT / "docs" / "reference" / "generated")
@@ -30,6 +35,7 @@ PAGES = [
     for page in sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
     if not any(place in page.parents for place in BUILT)
 ]
+NAME_SERVER = "localhost:9876"
 NOT_RUN = ("text", "toml", "ini", "json", "java", "xml", "")
 HARMLESS = {"gantry", "eval", "echo", "true", "false"}
 FENCE = re.compile(
@@ -76,13 +82,22 @@ def named(page: Path) -> str:
     return str(page.relative_to(ROOT))
 
 
+@pytest.fixture(scope="module")
+def platform():
+    """Gives the address of a name server with a broker, which run from the first use on."""
+    with contextlib.ExitStack() as running:
+        yield cache(lambda: running.enter_context(Gantry()).name_server)
+
+
 @pytest.mark.parametrize("page", PAGES, ids=named)
-def test_python_snippets_run_and_print_what_the_page_says(page, tmp_path, monkeypatch):
+def test_python_snippets_run_and_print_what_the_page_says(page, platform, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     namespace = {"__name__": "__main__"}
     printed = ""
     for snippet in snippets(page):
         if snippet.language == "python" and snippet.runs:
+            if NAME_SERVER in snippet.text:
+                snippet = replace(snippet, text=snippet.text.replace(NAME_SERVER, platform()))
             printed = run_python(snippet, namespace)
         elif snippet.info == "text output":
             assert printed == snippet.text, f"{snippet}: the page says otherwise"
@@ -232,15 +247,18 @@ def test_blocks_are_found_with_their_lines(page):
     assert commands(found[3]) == [("echo one; echo two", "one\n...\n"), ("true", "")]
 
 
-def test_a_page_that_says_something_wrong_fails(page, tmp_path, monkeypatch, shell):
-    test_python_snippets_run_and_print_what_the_page_says(page, tmp_path, monkeypatch)
+def test_a_page_that_says_something_wrong_fails(page, platform, tmp_path, monkeypatch, shell):
+    def test_python_snippets():
+        test_python_snippets_run_and_print_what_the_page_says(page, platform, tmp_path, monkeypatch)
+
+    test_python_snippets()
     test_commands_of_a_page_work(page, shell)
     page.write_text(PAGE.replace("answer += 1", "answer += 2"))
     with pytest.raises(AssertionError, match=r"page\.md:9: the page says otherwise"):
-        test_python_snippets_run_and_print_what_the_page_says(page, tmp_path, monkeypatch)
+        test_python_snippets()
     page.write_text(PAGE.replace("answer += 1", "answer += missing"))
     with pytest.raises(NameError) as caught:
-        test_python_snippets_run_and_print_what_the_page_says(page, tmp_path, monkeypatch)
+        test_python_snippets()
     assert caught.traceback[-1].lineno + 1 == 5
     for wrong in ("echo three", "false"):
         page.write_text(PAGE.replace("echo one", wrong))
