@@ -61,7 +61,7 @@ class Checkout:
         for group in GROUPS:
             self.write(f"requirements/{group}.txt", f"{group}-needs==1\n")
         self.write("pyproject.toml", "[project]\n")
-        self.write("examples/loopback.py", MAIN_JOB)
+        self.write("examples/shop.py", MAIN_JOB)
         shutil.copy(DEV, self.root)
         self.write_stand_in("ensurepip.py", "raise ImportError('as on Debian')\n")
         self.write_stand_in("virtualenv/__main__.py", VIRTUALENV)
@@ -179,7 +179,7 @@ def test_exit_codes_are_those_of_the_command(checkout):
 
 
 def test_the_programs_of_venv_come_first(checkout):
-    checkout.write("examples/loopback.py", "import shutil; print(shutil.which('python'))\n")
+    checkout.write("examples/shop.py", "import shutil; print(shutil.which('python'))\n")
     assert checkout.dev("run")[1] == f"{checkout.root}/.venv/bin/python\n"
 
 
@@ -246,7 +246,7 @@ def test_a_missing_file_is_named(checkout):
 
 
 def test_nothing_changed_costs_less_than_300_ms(checkout):
-    checkout.write("examples/loopback.py", "import time; print(time.time())\n")
+    checkout.write("examples/shop.py", "import time; print(time.time())\n")
     checkout.dev("run")
     begun = [(time.time(), float(checkout.dev("run")[1])) for _ in range(5)]
     assert min(there - start for start, there in begun) < 0.3
@@ -268,7 +268,7 @@ def test_java_comes_along_with_spark_only_where_there_is_none(checkout, found, a
     looks = "print('looking for Java', file=sys.stderr)"
     finder = f"import sys, types\ndef find_java():\n    {looks}\n    return {found}\n"
     checkout.write("src/gantrymq/spark/java.py", finder)
-    checkout.write("examples/loopback.py", "# needs: spark\n" + MAIN_JOB)
+    checkout.write("examples/shop.py", "# needs: spark\n" + MAIN_JOB)
     code, stdout, stderr = checkout.dev("run")
     assert (code, stdout) == (0, "main job\n")
     installed = [name for call in checkout.installed() for name in call]

@@ -9,11 +9,11 @@ import pytest
 ROOT = Path(__file__).resolve().parent.parent.parent
 
 # What keeps an example short here; all others run without arguments.
-ARGUMENTS = {"loopback.py": ["--seconds", "1"]}
+ARGUMENTS = {"shop.py": ["--seconds", "3", "--rate", "100"]}
 
 
 def test_there_are_examples():
-    assert (ROOT / "examples" / "loopback.py").exists()
+    assert (ROOT / "examples" / "shop.py").exists()
 
 
 @pytest.mark.parametrize(
