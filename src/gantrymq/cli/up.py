@@ -177,7 +177,8 @@ def up(
         namesrv_file,
     )
     shared = {"listen.port": broker_port, "listen.bind": bind, "identity.cluster": cluster}
-    loaded = load_broker(file, of_broker, shared, {"store.log.segment_size": SEGMENT})
+    own = {"store.log.segment_size": SEGMENT, "topics.trace": True}
+    loaded = load_broker(file, of_broker, shared, own)
     all_names = broker_names(names, count, loaded.value.identity.name)
     plan = Plan(
         name_server=name_server.value,

@@ -14,6 +14,7 @@ import concurrent.futures
 import threading
 from collections import deque
 from collections.abc import Callable
+from contextvars import Context, copy_context
 from functools import partial
 from typing import Final, NamedTuple
 
@@ -164,7 +165,7 @@ class Outbox:
     def put(self, message: Message, how: How) -> concurrent.futures.Future[SendReceipt]:
         """Have it sent; its room is taken already. For any thread."""
         receipt: concurrent.futures.Future[SendReceipt] = concurrent.futures.Future()
-        self._waiting.append(_Handed(message, how, receipt))
+        self._waiting.append(_Handed(message, how, receipt, copy_context()))
         if not self._woken:
             self._woken = True
             self._loop.call_soon_threadsafe(self.begin)
@@ -174,9 +175,9 @@ class Outbox:
         """Begin to send what was handed over; on the loop."""
         self._woken = False  # before looking, so that nothing is left behind
         while self._waiting:
-            message, how, receipt = self._waiting.popleft()
+            message, how, receipt, context = self._waiting.popleft()
             if receipt.set_running_or_notify_cancel():
-                sending = self._begin(message, how)
+                sending = context.run(self._begin, message, how)
                 sending.add_done_callback(partial(_hand_back, receipt))
 
 
@@ -184,6 +185,8 @@ class _Handed(NamedTuple):
     message: Message
     how: How
     receipt: concurrent.futures.Future[SendReceipt]
+    context: Context
+    """The sender's own, in which his message is sent."""
 
 
 def _hand_back(

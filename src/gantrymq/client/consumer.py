@@ -25,6 +25,7 @@ from gantrymq.client.consuming import Consuming, DrainReport
 from gantrymq.client.engine import Engine, shared
 from gantrymq.client.handling import Handler
 from gantrymq.client.holding import Manner, Wanted
+from gantrymq.client.hooks import ConsumeHook
 from gantrymq.client.identity import now_ms
 from gantrymq.client.watching import Problem
 from gantrymq.errors import InvalidInput, StateError
@@ -58,6 +59,7 @@ class AsyncConsumer:
         batch: int | None = None,
         strategy: Strategy = EVENLY,
         retry: RetryPolicy | None = None,
+        hooks: Iterable[ConsumeHook] = (),
         network: Network | None = None,
         **settings: Unpack[ConsumerArguments],
     ) -> None:
@@ -78,6 +80,7 @@ class AsyncConsumer:
             strategy=strategy,
             retry=RetryPolicy() if retry is None else retry,
             config=config,
+            hooks=tuple(hooks),
         )
         self._first: dict[str, Wanted] = {}
         for subscription in subscriptions(topics):
@@ -163,6 +166,12 @@ class AsyncConsumer:
     def problems(self) -> list[Problem]:
         """Queues of this consumer that stand still, and why; the log tells of them, too."""
         return self._work.problems() if self._work is not None else []
+
+    @property
+    def traces_dropped(self) -> int:
+        """How many traces could not be sent, or had no room to wait for it."""
+        work = self._work
+        return 0 if work is None or work.traces is None else work.traces.dropped
 
     # --- taking messages ------------------------------------------------------------------------
 

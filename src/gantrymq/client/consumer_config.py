@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from gantrymq.client.config import ClientArguments, ClientConfig, load_config, parse_url
 from gantrymq.client.in_flight import FlowLimits
+from gantrymq.protocol.names import TRACE_TOPIC
 from gantrymq.settings import Bytes, Seconds, at_least, load, millis, rows, setting
 
 _MIB: Final = 1024 * 1024
@@ -100,6 +101,11 @@ class ConsumerConfig:
         "where offsets of broadcasting consumers are kept; else ~/.rocketmq_offsets",
         rocketmq="rocketmq.client.localOffsetStoreDir",
     )
+    trace: bool = setting(
+        False, "report every message to RocketMQ's trace topic", rocketmq="enableTrace"
+    )
+    trace_topic: str = setting(TRACE_TOPIC, "where to", rocketmq="traceTopic")
+    telemetry: bool = setting(True, "OpenTelemetry spans, where its API package is installed")
 
     @property
     def limits(self) -> FlowLimits:
@@ -129,6 +135,9 @@ class ConsumerArguments(ClientArguments, total=False):
     alarm_after: float
     check_subscriptions: bool
     offsets_directory: str | None
+    trace: bool
+    trace_topic: str
+    telemetry: bool
 
 
 _OWN: Final = frozenset(row.path for row in rows(ConsumerConfig))

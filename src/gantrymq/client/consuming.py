@@ -29,8 +29,10 @@ from gantrymq.client.handling import (
     Hands,
     ThreadHands,
     call_once,
+    watched,
 )
 from gantrymq.client.holding import Holding, Manner, Wanted
+from gantrymq.client.hooks import ConsumeHooks
 from gantrymq.client.identity import now_ms
 from gantrymq.client.members import Member
 from gantrymq.client.offsets import BrokerOffsets, LocalOffsets, local_path
@@ -38,6 +40,8 @@ from gantrymq.client.outcomes import Outcomes
 from gantrymq.client.rates import Rates
 from gantrymq.client.reading import OwnedQueue, Reader, Reading
 from gantrymq.client.reporting import running_info
+from gantrymq.client.telemetry import handling_spans
+from gantrymq.client.tracing import ConsumeTraces, Traces
 from gantrymq.client.watching import Alarm, Problem, problems
 from gantrymq.errors import StateError
 from gantrymq.flows.groups import check_filter
@@ -122,6 +126,8 @@ class Consuming(Member):
         self._hands: dict[str, Hands] = {"handed": self.handed}
         self._tasks: set[asyncio.Task[None]] = set()
         self._unwatch: Callable[[], None] = lambda: None
+        self.traces: Traces | None = None
+        self._hooks = ConsumeHooks(how.group, how.hooks)
 
     # --- what the engine asks -------------------------------------------------------------------
 
@@ -223,6 +229,7 @@ class Consuming(Member):
             await engine.leave(self)
             raise
         self.started_ms = now_ms()
+        self._watch_handlers()
         holding.store = self._offset_store()
         self._unwatch = engine.routes.watch(self._route_changed)
         self._spawn(holding.rebalance_for_ever(), "rebalance")
@@ -233,6 +240,28 @@ class Consuming(Member):
         if not how.in_order:
             look = min(max(how.config.handler_timeout / 4, 0.05), 60.0)
             self._spawn(self._every(look, self._give_back_overdue), "handler time-outs")
+
+    def _watch_handlers(self) -> None:
+        """Have the hooks, traces and OpenTelemetry around whoever handles messages."""
+        how, engine = self.how, self.engine
+        group = unwrap(how.namespace, how.group)
+        hooks = list(how.hooks)
+        if how.config.trace:
+            self.traces = Traces(engine, group, how.config.trace_topic)
+            hooks.append(ConsumeTraces(engine, self.traces))
+        if how.config.telemetry:
+            spans = handling_spans(engine.client_id, how.namespace, everything=how.everything)
+            hooks += [spans] if spans is not None else []
+        if not hooks:
+            return
+        self._hooks = ConsumeHooks(group, hooks)
+        self.handed.hooks = self._hooks
+        for wanted in self.holding.wanted.values():
+            self._watch_handler(wanted)
+
+    def _watch_handler(self, wanted: Wanted) -> None:
+        if wanted.handler is not None and len(self._hooks):
+            wanted.handler = watched(wanted.handler, self._hooks)
 
     def _offset_store(self) -> BrokerOffsets | LocalOffsets:
         engine, config = self.engine, self.how.config
@@ -272,6 +301,7 @@ class Consuming(Member):
         await self._check_filters([wanted])
         for queue in self.holding.of_topic(topic):
             self.holding.let_go(queue)
+        self._watch_handler(wanted)
         self.holding.wanted[topic] = wanted
         await self.engine.beat()
         self.holding.again.set()
@@ -311,6 +341,8 @@ class Consuming(Member):
         finally:
             await self.outcomes.close()
             left = await self.holding.leave_all()
+            if self.traces is not None:
+                await self.traces.close(self.how.config.close_timeout)
             await self.engine.leave(self)
         return DrainReport(
             finished=tally.finished - finished, given_back=tally.given_back - given_back, left=left

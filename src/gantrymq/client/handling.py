@@ -32,6 +32,7 @@ from functools import partial
 from types import coroutine
 from typing import Any, Final, Protocol, TypeAlias
 
+from gantrymq.client.hooks import ConsumeHooks, Handling
 from gantrymq.errors import GantryError, StateError
 from gantrymq.model import ReceivedMessage
 from gantrymq.net.alarms import clock_of
@@ -80,6 +81,40 @@ def is_async(call: object) -> bool:
     return inspect.iscoroutinefunction(call) or inspect.iscoroutinefunction(
         getattr(call, "__call__", None)  # noqa: B004 – whether it can be called is not the question
     )
+
+
+def watched(handler: Handler, hooks: ConsumeHooks) -> Handler:
+    """The same handler with `hooks` around it, where it is called."""
+    call = handler.call
+
+    def handed(given: Any) -> Handling:
+        return hooks.before(given if handler.batch is not None else [given])
+
+    async def call_async(given: Any) -> Any:
+        handling = handed(given)
+        error: BaseException | None = None
+        try:
+            return await call(given)
+        except BaseException as raised:
+            error = raised
+            raise
+        finally:
+            hooks.after(handling, error)
+
+    def call_plain(given: Any) -> Any:
+        handling = handed(given)
+        error: BaseException | None = None
+        try:
+            return call(given)
+        except BaseException as raised:
+            error = raised
+            raise
+        finally:
+            hooks.after(handling, error)
+
+    around = call_async if handler.is_async else call_plain
+    around.__qualname__ = handler.name
+    return Handler(around, handler.batch)
 
 
 async def call_once(handler: Handler, message: ReceivedMessage) -> BaseException | None:
@@ -509,8 +544,10 @@ class Handed:
 
     def __init__(self, listener: Listener) -> None:
         self._listener = listener
+        self.hooks: ConsumeHooks | None = None
         self._row: deque[Work] = deque()
         self._out: dict[int, tuple[Row, Batch, float]] = {}
+        self._seen: dict[int, Handling] = {}
         self._turns: set[int] = set()
         self._waiters: deque[asyncio.Future[None]] = deque()
         self._loop = asyncio.get_running_loop()
@@ -539,8 +576,9 @@ class Handed:
         """Take back what was handed out for too long."""
         now = self._clock()
         late = [(key, entry) for key, entry in self._out.items() if now - entry[2] > limit]
-        for key, (row, _, _) in late:
+        for key, (row, _, started) in late:
             del self._out[key]
+            self._told(key, HandlerTimeout(f"nobody was done with it after {now - started:.1f}s"))
             self._end_turn(key, row)
         return [(row, batch, now - started) for _, (row, batch, started) in late]
 
@@ -556,6 +594,7 @@ class Handed:
         """Whoever had it does not say what became of it: it stays out."""
         entry = self._out.pop(id(message), None)
         if entry is not None:
+            self._told(id(message), HandlerTimeout("nobody says what became of it"))
             self._end_turn(id(message), entry[0])
 
     async def take(self) -> ReceivedMessage | None:
@@ -576,6 +615,8 @@ class Handed:
                 self._out[id(message)] = (row, batch, self._clock())
                 if in_turn:
                     self._turns.add(id(message))
+                if self.hooks is not None:
+                    self._seen[id(message)] = self.hooks.before([message], called=False)
                 return message
             waiter = self._loop.create_future()
             self._waiters.append(waiter)
@@ -593,9 +634,15 @@ class Handed:
         if entry is None:
             return False
         row, batch, started = entry
+        self._told(id(message), error)
         self._listener.finished(row, batch, error, self._clock() - started)
         self._end_turn(id(message), row)
         return True
+
+    def _told(self, key: int, error: BaseException | None) -> None:
+        handling = self._seen.pop(key, None)
+        if handling is not None and self.hooks is not None:
+            self.hooks.after(handling, error)
 
     def _end_turn(self, key: int, row: Row) -> None:
         if key in self._turns:

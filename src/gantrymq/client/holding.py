@@ -29,6 +29,7 @@ from typing import Any, Final
 from gantrymq.client.consumer_config import ConsumerConfig
 from gantrymq.client.engine import Engine
 from gantrymq.client.handling import Batch, Handler
+from gantrymq.client.hooks import ConsumeHook
 from gantrymq.client.offsets import OffsetStore
 from gantrymq.client.outcomes import Outcomes
 from gantrymq.client.reading import OwnedQueue, Reader
@@ -60,6 +61,7 @@ class Manner:
     strategy: Strategy = EVENLY
     retry: RetryPolicy = field(default_factory=RetryPolicy)
     config: ConsumerConfig = field(default_factory=ConsumerConfig)
+    hooks: tuple[ConsumeHook, ...] = ()
 
     @property
     def in_order(self) -> bool:

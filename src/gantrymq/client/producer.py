@@ -89,6 +89,12 @@ class AsyncProducer:
     def send_latency_fault_enable(self, value: bool) -> None:
         self.producing.choice.send_latency_fault_enable = value
 
+    @property
+    def traces_dropped(self) -> int:
+        """How many traces could not be sent, or had no room to wait for it."""
+        traces = self.producing.traces
+        return 0 if traces is None else traces.dropped
+
     async def start(self) -> None:
         """Connect; the brokers know the producer when this returns."""
         await self.producing.start()
@@ -253,7 +259,13 @@ class AsyncProducer:
     async def _send(self, message: Message, how: How, mode: Mode) -> SendReceipt:
         batcher = self._batcher
         if batcher is not None and how.timeout is None and batcher.takes(message):
-            return await batcher.send(message, how)
+            spans = self.producing.spans
+            if spans is None:
+                return await batcher.send(message, how)
+            with spans.sending(message, how) as span:
+                receipt = await batcher.send(message, span.how)
+                span.stored(receipt)
+                return receipt
         return await self.producing.send(self._channel, message, how, mode=mode)
 
     def _begin(self, message: Message, how: How) -> asyncio.Future[SendReceipt]:

@@ -12,20 +12,22 @@ import inspect
 import logging
 import time
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from gantrymq.client.config import ClientConfig
 from gantrymq.client.engine import Engine, shared
-from gantrymq.client.hooks import HookChain, SendHook
+from gantrymq.client.hooks import HookChain, SendHook, TransactionEnd
 from gantrymq.client.identity import now_ms
 from gantrymq.client.members import Member
 from gantrymq.client.messages import PLAINLY, How
 from gantrymq.client.places import EnginePlaces
 from gantrymq.client.producer_config import DEFAULT_GROUP, ProducerConfig
 from gantrymq.client.states import Life
+from gantrymq.client.telemetry import send_spans
+from gantrymq.client.tracing import SendTraces, Traces
 from gantrymq.errors import ConfigError, SendFailed
 from gantrymq.flows import recalling, sending, transactions
 from gantrymq.flows.drafting import Draft, Drafting, MessageKind
@@ -35,7 +37,7 @@ from gantrymq.flows.transactions import Half, half_properties
 from gantrymq.model import Message, ReceivedMessage, SendReceipt
 from gantrymq.net.network import Network
 from gantrymq.protocol.groups import ProducerData
-from gantrymq.protocol.names import wrap
+from gantrymq.protocol.names import unwrap, wrap
 from gantrymq.protocol.transactions import CheckTransactionState, Decision
 from gantrymq.protocol.validation import check_producer_group
 from gantrymq.rules.fault_avoidance import PROBE_EVERY, FaultVersion
@@ -43,6 +45,9 @@ from gantrymq.rules.queue_choice import QueueChoice
 from gantrymq.rules.retry import Mode
 from gantrymq.runtime import Runtime
 from gantrymq.wire.versions import V5_0_0
+
+if TYPE_CHECKING:
+    from gantrymq.client.spans import SendSpans
 
 log = logging.getLogger("gantrymq.client")
 
@@ -89,6 +94,9 @@ class Producing(Member):
         self.engine: Engine
         self.channel: Channel
         self.choice: QueueChoice
+        self._spans: SendSpans | None = None
+        self.traces: Traces | None = None
+        self._tracing: SendTraces | None = None
         self._checker: Final = checker
         self._network: Final = network
         self._decided: OrderedDict[str, Decision] = OrderedDict()
@@ -101,6 +109,7 @@ class Producing(Member):
         engine = shared(self.client, network=self._network)
         await engine.join(self)
         self.engine = engine
+        self._watch(engine)
         self.choice = QueueChoice(
             time.monotonic if self._network is None else engine.runtime.now,
             engine.chance,
@@ -129,7 +138,25 @@ class Producing(Member):
     async def close(self) -> None:
         """Leave the engine."""
         if self.life.end():
-            await self.engine.leave(self)
+            try:
+                if self.traces is not None:
+                    await self.traces.close(self.config.close_timeout)
+            finally:
+                await self.engine.leave(self)
+
+    def _watch(self, engine: Engine) -> None:
+        """Begin to tell of sends whoever wants to be told."""
+        if self.config.trace:
+            self.traces = Traces(engine, self.config.group, self.config.trace_topic)
+            self._tracing = SendTraces(self.traces, self.config.group)
+            self.hooks.add(self._tracing)
+        if self.config.telemetry:
+            self._spans = send_spans(engine.client_id, self.client.namespace)
+
+    @property
+    def spans(self) -> SendSpans | None:
+        """Where OpenTelemetry is told of sends; None where nobody wants to hear of them."""
+        return None if self._spans is None or self._spans.idle else self._spans
 
     def _fault_version(self, engine: Engine) -> FaultVersion:
         if self.config.fault_version != "auto":
@@ -172,6 +199,15 @@ class Producing(Member):
     ) -> SendReceipt:
         """Store a message."""
         self.life.check()
+        spans = self.spans
+        if spans is None:
+            return await self._send(channel, message, how, mode)
+        with spans.sending(message, how) as span:
+            receipt = await self._send(channel, message, span.how, mode)
+            span.stored(receipt)
+            return receipt
+
+    async def _send(self, channel: Channel, message: Message, how: How, mode: Mode) -> SendReceipt:
         ready = await self.draft(channel, message, how)
         return await sending.send(
             channel.runtime,
@@ -185,6 +221,14 @@ class Producing(Member):
     async def send_oneway(self, channel: Channel, message: Message, how: How) -> None:
         """Send a message, and wait for nothing."""
         self.life.check()
+        spans = self.spans
+        if spans is None:
+            await self._send_oneway(channel, message, how)
+            return
+        with spans.sending(message, how) as span:
+            await self._send_oneway(channel, message, span.how)
+
+    async def _send_oneway(self, channel: Channel, message: Message, how: How) -> None:
         ready = await self.draft(channel, message, how)
         timeout = self.timeout_of(how)
         await sending.send_oneway(
@@ -196,8 +240,24 @@ class Producing(Member):
     ) -> list[SendReceipt]:
         """Store messages of one topic, in as few frames as they fit into."""
         self.life.check()
+        given = tuple(messages)
+        spans = self.spans
+        if spans is None or not given:
+            return await self._send_batch(channel, given, how)
+        with spans.sending_batch(given) as span:
+            receipts = await self._send_batch(channel, given, how, span.extras)
+            span.stored(receipts[0])
+            return receipts
+
+    async def _send_batch(
+        self,
+        channel: Channel,
+        messages: Sequence[Message],
+        how: How,
+        extras: Sequence[Mapping[str, str]] = (),
+    ) -> list[SendReceipt]:
         receipts: list[SendReceipt] = []
-        for draft in channel.sender.drafting.batches(tuple(messages)):
+        for draft in channel.sender.drafting.batches(messages, extras):
             try:
                 receipt = await sending.send(
                     channel.runtime,
@@ -216,7 +276,15 @@ class Producing(Member):
         """Take a delayed message back."""
         self.life.check()
         limit = self.config.send_timeout if timeout is None else timeout
-        return await recalling.recall(channel.runtime, channel.sender, handle, timeout=limit)
+        what = recalling.parse_handle(handle)
+        done = False
+        try:
+            found = await recalling.recall(channel.runtime, channel.sender, handle, timeout=limit)
+            done = True
+        finally:
+            if self._tracing is not None:
+                self._tracing.recalled(what.topic, what.message_id, success=done)
+        return found
 
     def timeout_of(self, how: How) -> float:
         """How long a send may take."""
@@ -228,6 +296,15 @@ class Producing(Member):
         """Store a half message."""
         self.life.check()
         self._check_transactional()
+        spans = self.spans
+        if spans is None:
+            return await self._begin_transaction(channel, message, how)
+        with spans.sending(message, how._replace(kind=MessageKind.HALF)) as span:
+            half = await self._begin_transaction(channel, message, span.how)
+            span.stored(half.receipt)
+            return half
+
+    async def _begin_transaction(self, channel: Channel, message: Message, how: How) -> Half:
         extra = {**how.extra, **half_properties(message, self.group)}
         draft = channel.sender.drafting.one(message, extra, kind=MessageKind.HALF)
         return await transactions.begin(
@@ -246,6 +323,8 @@ class Producing(Member):
         failure = await transactions.end(
             channel.runtime, channel.sender, half, decision, remark=remark
         )
+        if len(self.hooks):
+            self.hooks.ended(self._end_of(half, decision))
         if failure is None:
             return True
         log.warning(
@@ -256,6 +335,20 @@ class Producing(Member):
             failure,
         )
         return False
+
+    def _end_of(self, half: Half, decision: Decision) -> TransactionEnd:
+        message = half.draft.messages[0]
+        places = self.channel.sender.places
+        return TransactionEnd(
+            topic=message.topic,
+            message_id=half.receipt.message_id,
+            transaction_id=half.transaction_id,
+            tag=message.tag,
+            keys=message.keys,
+            address=places.address_to_send(half.receipt.queue.broker) or "",
+            decision=decision,
+            from_check=False,
+        )
 
     def check_transaction(
         self, request: CheckTransactionState, message: ReceivedMessage, address: str
@@ -280,6 +373,19 @@ class Producing(Member):
             decision=decision,
             remark=remark,
         )
+        if len(self.hooks):
+            self.hooks.ended(
+                TransactionEnd(
+                    topic=unwrap(self.client.namespace or "", message.topic),
+                    message_id=message.message_id,
+                    transaction_id=transaction_id,
+                    tag=message.tag,
+                    keys=message.keys,
+                    address=address,
+                    decision=decision,
+                    from_check=True,
+                )
+            )
         if failure is not None:
             log.warning("the end of transaction %s could not be told: %s", transaction_id, failure)
 

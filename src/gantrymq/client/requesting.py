@@ -41,6 +41,14 @@ async def request(
 ) -> ReceivedMessage:
     """Send a question, and wait for its answer; on the engine's loop."""
     producing.life.check()
+    spans = producing.spans
+    if spans is None:
+        return await _request(producing, message, how)
+    with spans.sending(message, how) as span:
+        return await _request(producing, message, span.how)
+
+
+async def _request(producing: Producing, message: Message, how: How) -> ReceivedMessage:
     engine, channel = producing.engine, producing.channel
     timeout = producing.timeout_of(how)
     correlation_id = str(uuid.uuid4())
@@ -92,10 +100,28 @@ async def reply(
         names.TTL: _property(to, names.TTL),
     }
     answer = make_message(reply_topic(cluster), body, options)
+    how = make_how(options)
+    spans = producing.spans
+    if spans is None:
+        return await _reply(producing, channel, to, answer, how, extra)
+    with spans.sending(answer, how) as span:
+        receipt = await _reply(producing, channel, to, answer, how, {**extra, **span.carrier})
+        span.stored(receipt)
+        return receipt
+
+
+async def _reply(
+    producing: Producing,
+    channel: Channel,
+    to: ReceivedMessage,
+    answer: Message,
+    how: How,
+    extra: dict[str, str],
+) -> SendReceipt:
     draft = channel.sender.drafting.one(
         answer, extra, kind=MessageKind.REPLY, request_type=SendReplyMessage
     )
-    timeout = producing.timeout_of(make_how(options))
+    timeout = producing.timeout_of(how)
     there = await _queue_at(channel, draft.topic, to.broker, timeout)
     if there is not None:
         try:

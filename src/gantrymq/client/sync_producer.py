@@ -91,6 +91,11 @@ class Producer:
     def send_latency_fault_enable(self, value: bool) -> None:
         self._inner.send_latency_fault_enable = value
 
+    @property
+    def traces_dropped(self) -> int:
+        """How many traces could not be sent, or had no room to wait for it."""
+        return self._inner.traces_dropped
+
     def start(self) -> None:
         """Connect; the brokers know the producer when this returns."""
         thread = loop_thread.borrow()

@@ -16,6 +16,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from enum import Enum
+from itertools import repeat
 from typing import Final, NamedTuple
 
 from gantrymq.errors import ClusterTooOld, InvalidInput
@@ -153,10 +154,16 @@ class Drafting:
             wrap(space, message.topic) if space and kind is not MessageKind.REPLY else message.topic
         )
 
-    def batches(self, messages: Sequence[Message]) -> list[Draft]:
-        """The messages in as few frames as they fit into, in their order."""
+    def batches(
+        self, messages: Sequence[Message], extras: Sequence[Mapping[str, str]] = ()
+    ) -> list[Draft]:
+        """The messages in as few frames as they fit into, in their order.
+
+        `extras` are properties that go with each of them.
+        """
         check_batch(messages, max_body=self.rules.max_body)
-        entries = [self._entry(message) for message in messages]
+        with_them = zip(messages, extras or repeat(_NOTHING, len(messages)), strict=True)
+        entries = [self._entry(message, extra) for message, extra in with_them]
         drafts, at = [], 0
         for part in batch.split((entry.content for entry in entries), self.rules.max_body):
             end = at + len(part)

@@ -22,8 +22,8 @@ RocketMQ: DefaultMQProducerImpl.sendDefaultImpl.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Final, Protocol
+from dataclasses import dataclass, field
+from typing import Any, Final, Protocol
 
 from gantrymq.errors import (
     ClosedError,
@@ -90,6 +90,8 @@ class Attempt:
     mode: Mode
     receipt: SendReceipt | None = None
     error: BaseException | None = None
+    notes: dict[object, Any] = field(default_factory=dict)
+    """What hooks want to remember from `before` to `after`, each under itself."""
 
 
 class Hooks(Protocol):
