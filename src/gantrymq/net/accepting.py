@@ -8,7 +8,7 @@ accepted ──▶ PROXY header? ──▶ first byte? ──▶ protocol, plain
 Without PROXY headers and without TLS nothing is looked at. Otherwise the kernel lets us look at
 bytes without taking them. A PROXY header is taken once it is complete; of what follows, one byte is
 looked at: 0x16 begins a TLS handshake and no frame. What then happens is this table. From the first
-byte on there is one time limit for all of it:
+byte on there is a time limit for the header, and then the same one for the handshake:
 
 | mode | 0x16 | anything else |
 |---|---|---|
@@ -142,13 +142,14 @@ class Accepting:
         async with asyncio.timeout(self._timeout):
             proxied = await self._proxy_header(arrival.sock)
             context = await self._context(arrival.sock)
-            arrival.protocol = protocol = self._gate.protocol(proxied)
-            await self._loop.connect_accepted_socket(
-                lambda: protocol,
-                arrival.sock,
-                ssl=context,
-                ssl_handshake_timeout=None if context is None else self._timeout,
-            )
+        # outside of that limit: a loop that was kept busy would blame those who just came
+        arrival.protocol = protocol = self._gate.protocol(proxied)
+        await self._loop.connect_accepted_socket(
+            lambda: protocol,
+            arrival.sock,
+            ssl=context,
+            ssl_handshake_timeout=None if context is None else self._timeout,
+        )
 
     def _greeted(self, arrival: _Arrival, task: asyncio.Task[None]) -> None:
         """It has its protocol now, or it came to nothing, if only because it never began."""

@@ -272,7 +272,7 @@ class Link(asyncio.BufferedProtocol):
         self._resume_reading()
 
     def _resume_reading(self) -> None:
-        if self._kept is None and self.ending is None:
+        if self._kept is None and self.ending is None and not self._transport.is_closing():
             self._transport.resume_reading()
 
     # --- writing --------------------------------------------------------------------------------
@@ -344,14 +344,15 @@ class Link(asyncio.BufferedProtocol):
         self._end(Ending.REMOTE)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """It is over."""
+        """It is over; whoever says so again is not heard."""
+        if self.closed.done():
+            return
         self._end(Ending.REMOTE if exc is None else Ending.BROKEN, exc)
         self._alarm.stop()
         self._kept = None
         assert self.ending is not None
         self.ending.note(str(self), self.detail)
-        if not self.closed.done():
-            self.closed.set_result(self.ending)
+        self.closed.set_result(self.ending)
         self.ended()
 
     def opened(self) -> None:

@@ -135,6 +135,10 @@ class Server:
             self.dismissed += 1
         if protocol is None:
             self._greeted -= 1
+        elif isinstance(protocol, Peer) and protocol in self.peers:
+            # uvloop says nothing more to a protocol whose greeting is cut short
+            protocol.abort(Ending.BROKEN)
+            protocol.connection_lost(None)
         self._made.discard(protocol)
         self._fewer.set()
 

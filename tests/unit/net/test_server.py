@@ -1,11 +1,12 @@
 import asyncio
 import errno
 import socket
+import time
 
 import pytest
 
 from gantrymq.errors import ConfigError, ConnectFailed, ConnectionLost, GoingAway
-from gantrymq.net.aio import Ending, Peer, connect, serve
+from gantrymq.net.aio import Ending, Peer, Tcp, connect, serve
 from tests.support import PARROT, Echo, Parrot, Wire, World, frame, until
 
 
@@ -75,6 +76,49 @@ def test_owners_learn_of_connections_and_of_their_end(anywhere: World) -> None:
             assert seen == [("opened", peer.local), ("ended", peer.local)]
 
     anywhere.run(main())
+
+
+def test_a_connection_that_comes_while_the_loop_is_busy_is_served(tcp: World) -> None:
+    async def main() -> None:
+        busy = Tcp(greeting_timeout=0.01)
+
+        def opened(peer: Peer) -> None:
+            time.sleep(0.03)  # noqa: ASYNC251 - past the time for greetings
+
+        async with await serve(
+            tcp.listen, PARROT, Parrot(), network=busy, on_open=opened
+        ) as server:
+            peer = await tcp.connect(server)
+            assert (await peer.call(Echo(body=b"x"), timeout=5)).body == b"x"
+            peer.close()
+            await peer.wait_closed()
+            await until(lambda: not server.peers)
+            assert server.dismissed == 0
+
+    tcp.run(main())
+
+
+def test_a_server_that_closes_while_somebody_comes_in_forgets_nobody(tcp: World) -> None:
+    """uvloop tells a protocol nothing more whose greeting is cancelled."""
+
+    async def main() -> None:
+        ended: list[Peer] = []
+        closing: list[asyncio.Task[None]] = []
+
+        def opened(peer: Peer) -> None:
+            closing.append(asyncio.create_task(server.close(grace=0)))
+
+        server = await serve(
+            tcp.listen, PARROT, Parrot(), network=tcp.network, on_open=opened, on_end=ended.append
+        )
+        wire = await Wire.to(server, Tcp())
+        await until(lambda: closing)
+        await closing[0]
+        assert not server.peers
+        assert len(ended) == 1
+        await wire.lost
+
+    tcp.run(main())
 
 
 def test_closing_lets_answers_go_out_and_sends_new_requests_away(anywhere: World) -> None:
