@@ -16,6 +16,8 @@ from gantrymq.errors import BrokerFailure
 MESSAGE_TYPE: Final = "message.type"
 CLEANUP_POLICY: Final = "cleanup.policy"
 QUEUE_TYPE: Final = "queue.type"
+RESERVE_TIME: Final = "reserve.time"
+RESERVE_SIZE: Final = "reserve.size"
 _LONG_MAX: Final = 2**63 - 1
 _MONTH_MINUTES: Final = 43_200
 
@@ -52,7 +54,8 @@ TOPIC_ATTRIBUTES: Final[Mapping[str, Attribute]] = {
         ),
         changeable=True,
     ),
-    "reserve.time": Attribute(_between(-1, _LONG_MAX), changeable=True),
+    RESERVE_TIME: Attribute(_between(-1, _LONG_MAX), changeable=True),
+    RESERVE_SIZE: Attribute(_between(-1, _LONG_MAX), changeable=True),
     "lite.topic.expiration": Attribute(_between(-1, _MONTH_MINUTES), changeable=True),
 }
 

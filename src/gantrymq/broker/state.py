@@ -24,6 +24,7 @@ from gantrymq.broker.delays import Delays
 from gantrymq.broker.flow_control import FlowControl
 from gantrymq.broker.groups import Groups
 from gantrymq.broker.keeping import Keeper
+from gantrymq.broker.limits import TopicLimits
 from gantrymq.broker.locks import FORGET_INTERVAL, Locks
 from gantrymq.broker.offsets import Offsets
 from gantrymq.broker.registration import Registrar
@@ -68,6 +69,7 @@ class Broker:
     store: Store
     keeper: Keeper
     topics: Topics
+    limits: TopicLimits
     producers: Producers
     consumers: Consumers
     groups: Groups
@@ -93,6 +95,7 @@ class Broker:
     def load(self) -> None:
         """Take in what was kept. Parts that others build on come first."""
         self.topics.load()
+        self.limits.load()
         self.groups.load()
         self.offsets.load()
         self.delays.load()
@@ -236,6 +239,7 @@ def assemble(
         store=store,
         keeper=keeper,
         topics=topics,
+        limits=TopicLimits(topics, store.limits),
         producers=producers,
         consumers=consumers,
         groups=Groups(config.groups, consumers=consumers, keeper=keeper, clock_ms=clock_ms),
