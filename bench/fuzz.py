@@ -15,7 +15,7 @@ import resource
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from random import Random
 from typing import Any, TypeVar
@@ -175,8 +175,13 @@ def run(
 
 def frame_samples(random: Random) -> list[bytes]:
     """Sound frames: several of each request and reply there is, in both header types."""
+    return frames_of(sample_commands(random))
+
+
+def frames_of(commands: Iterable[Command]) -> list[bytes]:
+    """Their frames in both header types."""
     frames = []
-    for command in sample_commands(random):
+    for command in commands:
         for header_type in HeaderType:
             with suppress(LocalProtocolError):  # a version that binary headers cannot hold
                 frames.append(frame(command, header_type))
