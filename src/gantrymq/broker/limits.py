@@ -2,7 +2,8 @@
 
 `reserve.time` is in hours, as RocketMQ's fileReservedTime is; -1 is no limit of the topic's own.
 RocketMQ takes the attribute for tiered storage alone. `reserve.size` is ours, in bytes. What is
-beyond either is not served any more; its bytes go with the files of the log, which all topics share.
+beyond either is not served any more; its bytes go with the files of the log, which all topics
+share.
 """
 
 from __future__ import annotations

@@ -8,6 +8,8 @@ RocketMQ: QueryMessageProcessor.
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Awaitable
 from itertools import islice
 from typing import TYPE_CHECKING, Final
 
@@ -24,6 +26,8 @@ from gantrymq.rules.filtering import TagFilter, parse_tags
 if TYPE_CHECKING:
     from gantrymq.broker.state import Broker
     from gantrymq.net.peer import Peer
+    from gantrymq.store.lookups import Queried
+    from gantrymq.store.steps import Steps
     from gantrymq.store.store import Store
 
 UNIQUE_MOST: Final = 32
@@ -35,16 +39,37 @@ _MOST_BYTES: Final = 8 * 1024 * 1024
 _LAST: Final = 2**63 - 1
 
 
-def query_messages(request: QueryMessages, broker: Broker, _peer: Peer) -> QueryMessagesReply:
-    """The messages with a key's hash, as many as fit into an answer."""
-    limit = UNIQUE_MOST if request.unique else min(max(1, request.max_messages), _MOST)
-    found = broker.store.query(
+def query_messages(
+    request: QueryMessages, broker: Broker, _peer: Peer
+) -> QueryMessagesReply | Awaitable[QueryMessagesReply]:
+    """The messages with a key's hash, as many as fit into an answer.
+
+    Others have a turn after each stretch of a search that takes long.
+    """
+    search = broker.store.search(
         request.topic,
         request.key,
-        limit=limit,
+        limit=UNIQUE_MOST if request.unique else min(max(1, request.max_messages), _MOST),
         begin_ms=max(0, request.begin_ms),
         end_ms=request.end_ms if request.end_ms > 0 else _LAST,
     )
+    try:
+        next(search)
+    except StopIteration as done:
+        return _queried(done.value)
+    return _queried_later(search)
+
+
+async def _queried_later(search: Steps[Queried]) -> QueryMessagesReply:
+    while True:
+        await asyncio.sleep(0)
+        try:
+            next(search)
+        except StopIteration as done:
+            return _queried(done.value)
+
+
+def _queried(found: Queried) -> QueryMessagesReply:
     if not found.pieces:
         nothing = NotFound.because("can not find message, maybe time range not correct")
         return QueryMessagesReply.refusing(

@@ -13,7 +13,7 @@ again; its older entries go. Any other number is that of a damaged record.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final, Literal, TypeAlias
 
 from gantrymq.errors import CorruptRecord, StoreError
@@ -134,12 +134,17 @@ class Dispatcher:
         if keys or unique:
             assert self._index is not None
             self._index.put(
-                [key for key in keys.decode("utf-8", "replace").split(" ") if key],
+                _words(keys.decode("utf-8", "replace")),
                 unique.decode("utf-8", "replace") or None,
                 message.topic,
                 message.log_offset,
                 message.store_ms,
             )
+
+
+def _words(text: str) -> Sequence[str]:
+    """Each of them once: a message is found by a key, however often it has it."""
+    return [key for key in dict.fromkeys(text.split(" ")) if key] if " " in text else [text]
 
 
 def _value(raw: bytes, mark: bytes, name: str) -> bytes:

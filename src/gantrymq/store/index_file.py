@@ -44,6 +44,8 @@ _unpack_slot: Final = _SLOT.unpack_from
 _pack_entry: Final = _ENTRY.pack
 _unpack_entry: Final = _ENTRY.unpack_from
 _HOLD_BACK: Final = 400 * _ENTRY_SIZE
+_STRETCH: Final = 2_000
+"""Entries that one look at a key's chain goes through."""
 
 
 def size_of(slots: int, entries: int) -> int:
@@ -142,20 +144,35 @@ class IndexFile:
             with contextlib.suppress(OSError):
                 self._write()
 
-    def find(self, key_hash: int, begin_ms: int, end_ms: int, limit: int, found: list[int]) -> None:
-        """Add to `found` the log offsets of that hash within these times, newest first."""
-        at = _unpack_slot(self._view, _HEADER_SIZE + key_hash % self._slots * _SLOT_SIZE)[0]
-        while 0 < at < self.count and len(found) < limit:
+    def find(
+        self,
+        key_hash: int,
+        begin_ms: int,
+        end_ms: int,
+        limit: int,
+        found: list[int],
+        at: int | None = None,
+    ) -> int:
+        """Add to `found` the log offsets of that hash within these times, newest first.
+
+        Looks at so many entries at a time: what it gives is where to go on, 0 when all is done.
+        """
+        if at is None:
+            at = _unpack_slot(self._view, _HEADER_SIZE + key_hash % self._slots * _SLOT_SIZE)[0]
+        for _ in range(_STRETCH):
+            if not 0 < at < self.count or len(found) >= limit:
+                return 0
             entry_hash, log_offset, seconds, older = self._entry(at)
             store_ms = self.begin_ms + seconds * 1000
             if seconds < 0:
-                return
+                return 0
             matches = entry_hash == key_hash and begin_ms <= store_ms <= end_ms
             if matches and log_offset not in found:
                 found.append(log_offset)
             if store_ms < begin_ms or older >= at:
-                return
+                return 0
             at = older
+        return at
 
     def overlaps(self, begin_ms: int, end_ms: int) -> bool:
         """Whether messages of these times can be in this file."""

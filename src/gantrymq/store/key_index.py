@@ -24,6 +24,7 @@ from typing import Final, NamedTuple
 from gantrymq.errors import StoreError
 from gantrymq.store.disk import Disk
 from gantrymq.store.index_file import IndexFile, size_of
+from gantrymq.store.steps import Steps, finish
 from gantrymq.wire.javahash import INT_MAX, java_hash
 
 SLOTS: Final = 5_000_000
@@ -115,17 +116,31 @@ class KeyIndex:
         self.max_log_offset = log_offset
         self.max_store_ms = store_ms
 
-    def query(self, topic: str, key: str, limit: int, begin_ms: int, end_ms: int) -> IndexHits:
-        """The newest messages with the key's hash, within these store times; at most 64."""
+    def search(
+        self, topic: str, key: str, limit: int, begin_ms: int, end_ms: int
+    ) -> Steps[IndexHits]:
+        """The newest messages with the key's hash, within these store times; at most 64.
+
+        A key that very many messages have takes long, where the times are not those of its last.
+        """
         found: list[int] = []
         limit = min(limit, MAX_HITS)
         key_hash = self._hashes.of(topic, key)
         for file in reversed(self._files):
-            if file.overlaps(begin_ms, end_ms):
-                file.find(key_hash, begin_ms, end_ms, limit, found)
-            if file.begin_ms < begin_ms or len(found) >= limit:
+            at = None
+            while at != 0 and file.overlaps(begin_ms, end_ms):
+                at = file.find(key_hash, begin_ms, end_ms, limit, found, at)
+                if at:
+                    yield
+                    if file not in self._files:  # it went meanwhile, and all before it
+                        break
+            if file.begin_ms < begin_ms or len(found) >= limit or file not in self._files:
                 break
         return IndexHits(found, self.max_store_ms, max(self.max_log_offset, 0))
+
+    def query(self, topic: str, key: str, limit: int, begin_ms: int, end_ms: int) -> IndexHits:
+        """The same, all at once."""
+        return finish(self.search(topic, key, limit, begin_ms, end_ms))
 
     def recover(self, trusted_ms: int) -> int | None:
         """Drop or mend, after a crash, what was written to after the last sync, at `trusted_ms`.

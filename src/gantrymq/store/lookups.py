@@ -12,11 +12,14 @@ from gantrymq.store.opening import StoreFiles
 from gantrymq.store.reading import MAX_PULL_BYTES, RECENT, Found, Matches, Reader, Status
 from gantrymq.store.recovery import Report, Walk
 from gantrymq.store.shapes import Queue
+from gantrymq.store.steps import Steps, finish
 from gantrymq.wire.flags import TRANSACTION_BITS, Transaction
 from gantrymq.wire.record import StoredMessage
 
 _WARM = 4096
 """Bytes of a record that are fetched beforehand; there is seldom more."""
+_STRETCH = 1024 * 1024
+"""Bytes of records that a search reads at a time."""
 IN_QUEUES = (int(Transaction.NONE), int(Transaction.COMMIT))
 """Messages of these transaction states are in a queue; others are in the log alone."""
 
@@ -105,14 +108,14 @@ class Lookups:
                 if not segment.file.resident(start, end):
                     segment.file.warm(start, end)
 
-    def query(
+    def search(
         self, topic: str, key: str, *, limit: int = 32, begin_ms: int = 0, end_ms: int = 2**63 - 1
-    ) -> Queried:
+    ) -> Steps[Queried]:
         """Messages whose key or unique key has that key's hash, in the order of the log."""
         if self._files.index is None:
             return Queried([], 0, 0)
-        hits = self._files.index.query(topic, key, limit, begin_ms, end_ms)
-        pieces = []
+        hits = yield from self._files.index.search(topic, key, limit, begin_ms, end_ms)
+        pieces, taken = [], 0
         for offset in sorted(hits.log_offsets):
             try:
                 size = self.log.message(offset).size
@@ -120,7 +123,17 @@ class Lookups:
                 continue
             if (piece := self.log.view(offset, size)) is not None:
                 pieces.append(piece)
+            taken += size
+            if taken > _STRETCH:
+                taken = 0
+                yield
         return Queried(pieces, hits.last_update_ms, hits.last_update_log_offset)
+
+    def query(
+        self, topic: str, key: str, *, limit: int = 32, begin_ms: int = 0, end_ms: int = 2**63 - 1
+    ) -> Queried:
+        """The same, all at once."""
+        return finish(self.search(topic, key, limit=limit, begin_ms=begin_ms, end_ms=end_ms))
 
     def queue(self, topic: str, queue_id: int) -> Queue | None:
         """The queue: its bounds, entries and offsets by time."""

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Literal, Protocol, TypeAlias
 
+from gantrymq.store.steps import Steps
+
 Entry: TypeAlias = tuple[int, int, int]
 """Of a consume queue: log offset, size, tags code."""
 
@@ -151,7 +153,9 @@ class Index(Protocol):
         """Add a message; one that is there already (`log_offset < max_log_offset`) is left."""
         ...
 
-    def query(self, topic: str, key: str, limit: int, begin_ms: int, end_ms: int) -> IndexHits:
+    def search(
+        self, topic: str, key: str, limit: int, begin_ms: int, end_ms: int
+    ) -> Steps[IndexHits]:
         """The newest messages with the key's hash, within these store times."""
         ...
 

@@ -1,5 +1,6 @@
 """Looking messages up by key and by place."""
 
+import asyncio
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -20,9 +21,12 @@ class Shelf:
 
     messages: list[StoredMessage] = field(default_factory=list)
     asked: list[dict[str, Any]] = field(default_factory=list)
+    stretches: int = 0
 
-    def query(self, topic, key, **how):
+    def search(self, topic, key, **how):
         self.asked.append({"topic": topic, "key": key} | how)
+        for _ in range(self.stretches):
+            yield
         pieces = [memoryview(message.encode()) for message in self.messages]
         return Queried(pieces, START_MS, 4711)
 
@@ -63,6 +67,15 @@ def test_nothing_found_is_refused_and_still_says_how_far_the_index_has_come():
         "can not find message, maybe time range not correct",
     )
     assert (answer.index_ms, answer.index_log_offset) == (START_MS, 4711)
+
+
+@on_loop
+async def test_others_have_a_turn_while_a_search_takes_long(rig):
+    later = ask(Shelf([StoredMessage("orders", b"a")], stretches=3))
+    turns = asyncio.create_task(asyncio.sleep(0))
+    answer = await later
+    assert turns.done()
+    assert [message.body for message in record.iterate(answer.body)] == [b"a"]
 
 
 def test_what_does_not_fit_into_an_answer_is_left_out():

@@ -83,7 +83,7 @@ def test_a_connection_that_comes_while_the_loop_is_busy_is_served(tcp: World) ->
         busy = Tcp(greeting_timeout=0.01)
 
         def opened(peer: Peer) -> None:
-            time.sleep(0.03)  # noqa: ASYNC251 - past the time for greetings
+            time.sleep(0.03)
 
         async with await serve(
             tcp.listen, PARROT, Parrot(), network=busy, on_open=opened

@@ -11,6 +11,7 @@ from gantrymq.rules.filtering import tag_code
 from gantrymq.store.dispatch import SCHEDULE_TOPIC, Dispatcher, Gap
 from gantrymq.store.queue_table import QueueTable, Slot
 from gantrymq.store.shapes import IndexHits
+from gantrymq.store.steps import Steps
 from gantrymq.testing.faulty_disk import FaultyDisk
 from gantrymq.wire import properties
 from gantrymq.wire.flags import Transaction
@@ -35,7 +36,9 @@ class KeptIndex:
     ) -> None:  # fmt: skip
         self.found.append((tuple(keys), unique_key, topic, log_offset, store_ms))
 
-    def query(self, topic: str, key: str, limit: int, begin_ms: int, end_ms: int) -> IndexHits:
+    def search(
+        self, topic: str, key: str, limit: int, begin_ms: int, end_ms: int
+    ) -> Steps[IndexHits]:
         raise NotImplementedError
 
     def recover(self, trusted_ms: int) -> int | None: ...

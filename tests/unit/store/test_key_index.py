@@ -14,6 +14,7 @@ from gantrymq.errors import StoreError
 from gantrymq.store.disk import RealDisk
 from gantrymq.store.index_file import IndexFile
 from gantrymq.store.key_index import KeyHashes, KeyIndex
+from gantrymq.store.steps import finish
 from gantrymq.testing.faulty_disk import FaultyDisk, PowerCut
 from gantrymq.wire.javahash import java_hash
 
@@ -173,6 +174,28 @@ def test_newest_first_within_times_and_limit_over_all_files() -> None:
     assert early == [number * 100 for number in range(99, 48, -3)]
     assert index.query("T", "k0", 64, 0, NOW + 9_000).log_offsets == [900, 600, 300, 0]
     assert index.query("T", "k0", 64, NOW + 400_000, FOREVER).log_offsets == []
+
+
+def test_a_long_search_is_done_in_stretches() -> None:
+    index = opened(FaultyDisk(), entries=9000)
+    for number in range(5000):
+        index.put(["k"], None, "T", number, NOW + number * 1000)
+    search = index.search("T", "k", 64, 0, NOW + 2000)
+    assert [next(search), next(search)] == [None, None]
+    with pytest.raises(StopIteration) as done:
+        next(search)
+    assert done.value.value.log_offsets[-3:] == [2, 1, 0]
+
+
+def test_a_search_ends_where_a_file_goes_meanwhile() -> None:
+    index = opened(FaultyDisk(), slots=1, entries=3000)
+    for number in range(7000):
+        index.put(["k"], None, "T", number, NOW)
+    search = index.search("T", "another key in the only slot", 64, 0, FOREVER)
+    next(search)
+    index.correct_min(6999)
+    assert len(index.files) == 1
+    assert finish(search).log_offsets == []
 
 
 def test_keys_of_one_slot_share_a_chain() -> None:
