@@ -58,7 +58,7 @@ class Serving:
         self._refusals = refusals
         self._send = send
         self._room = room
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks: dict[asyncio.Task[None], Awaitable[Reply]] = {}
         self.draining = False
 
     @property
@@ -97,7 +97,7 @@ class Serving:
         loop = asyncio.get_running_loop()
         task = asyncio.Task(self._finish(command, outcome), loop=loop, **_EAGER)
         if not task.done():
-            self._tasks.add(task)
+            self._tasks[task] = outcome
             task.add_done_callback(self._ended)
 
     async def _finish(self, command: Command, outcome: Awaitable[Reply]) -> None:
@@ -128,6 +128,8 @@ class Serving:
 
     def _ended(self, task: asyncio.Task[None]) -> None:
         was_full = self.full
-        self._tasks.discard(task)
+        outcome = self._tasks.pop(task)
+        if task.cancelled() and asyncio.iscoroutine(outcome):
+            outcome.close()  # it has not begun where the task was cancelled before its first step
         if was_full:
             self._room()

@@ -41,7 +41,7 @@ def test_answers_are_tried_again_by_their_code() -> None:
 
 def test_the_codes_agree_with_what_the_errors_say_of_themselves() -> None:
     said = {code for code in range(2000) if ReplyError.for_code(code).retriable}
-    assert said == RETRIED_CODES
+    assert said == RETRIED_CODES | {215}, "who reads too fast asks the same broker again"
 
 
 def test_the_codes_can_be_set() -> None:
