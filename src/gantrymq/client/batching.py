@@ -25,6 +25,7 @@ from gantrymq.flows.drafting import Entry
 from gantrymq.flows.sending import Choice, split_receipt
 from gantrymq.model import Message, MessageQueue, SendReceipt
 from gantrymq.protocol.names import is_retry_topic
+from gantrymq.rules.queue_choice import TopicQueues
 
 if TYPE_CHECKING:
     from gantrymq.client.producing import Channel
@@ -53,6 +54,8 @@ class Batcher:
         self._size: Final = size
         self._timeout: Final = timeout
         self._gathering: dict[_Key, _Batch] = {}
+        self._looking: dict[str, asyncio.Future[None]] = {}
+        """Done when the last of those who wait for a topic's queues has them."""
         self._sending: set[asyncio.Task[None]] = set()
         self._last: dict[_Key, asyncio.Task[None]] = {}
         """The batch that went out last to a queue whose order is kept."""
@@ -100,11 +103,31 @@ class Batcher:
         sender = self._channel.sender
         topic = sender.drafting.topic_of(message)
         queues = sender.places.ready_to_publish(topic)
-        if queues is None:
-            queues = await sending.find_queues(
-                self._channel.runtime, sender, topic, timeout=self._timeout
-            )
+        if queues is None or topic in self._looking:
+            queues = await self._find_in_turn(topic)
         return choice.queue_for(queues, topic, message)
+
+    async def _find_in_turn(self, topic: str) -> TopicQueues:
+        """The queues of `topic`; who asks later is not answered before those who wait."""
+        before, mine = self._looking.get(topic), self._loop.create_future()
+        self._looking[topic] = mine
+        channel = self._channel
+        try:
+            if before is not None:
+                await asyncio.wait((before,))
+            return await sending.find_queues(
+                channel.runtime, channel.sender, topic, timeout=self._timeout
+            )
+        finally:
+            if before is None or before.done():
+                self._looked(topic, mine)
+            else:
+                before.add_done_callback(lambda _: self._looked(topic, mine))
+
+    def _looked(self, topic: str, mine: asyncio.Future[None]) -> None:
+        mine.set_result(None)
+        if self._looking.get(topic) is mine:
+            del self._looking[topic]
 
     def _go(self, gathering: _Batch) -> None:
         """Send what was gathered; nothing is added to it any more."""
