@@ -110,7 +110,8 @@ class Sharing:
             raise Unknown(f"strategy {self.strategy.name}: {error}") from error
         return Share(
             topic=topic,
-            queues=frozenset(ours),
+            # A list of queues that was given outright is the same for every topic.
+            queues=frozenset(queue for queue in ours if queue.topic == topic),
             members=tuple(members),
             of=len(queues),
             settled=settled,
