@@ -126,16 +126,19 @@ class Cluster:
         settings: Mapping[str, object] | None = None,
         store: Path | None = None,
         name_server: str | None = None,
+        of_names: Mapping[str, object] | None = None,
         jvm: tuple[str, ...] = (*BROKER_HEAP, *QUICK),
     ) -> None:
         """`store`, where the broker's store is or is to be, stays when all is over.
 
-        With `name_server`, which has to run, the broker registers there and none is started. `jvm`
-        are the options of the broker's JVM.
+        With `name_server`, which has to run, the broker registers there and none is started.
+        `settings` are the broker's, `of_names` the name server's; `jvm` are the options of the
+        broker's JVM.
         """
         self.version = version
         self._store = store
         self._given = name_server
+        self._of_names = dict(of_names or {})
         self._jvm = jvm
         for attempt in range(ATTEMPTS):
             self.home = Path(tempfile.mkdtemp(prefix=f"gantry-rocketmq-{version}-"))
@@ -160,17 +163,21 @@ class Cluster:
         self.name_server = self._given or f"{HOST}:{free_port()}"
         self.broker_port = free_port(around=(-2, 0, 1))  # its fast port, itself, replication
         self.broker = f"{HOST}:{self.broker_port}"
-        _write(conf / "namesrv.conf", {"listenPort": self.name_server.rpartition(":")[2]})
+        names = {"listenPort": self.name_server.rpartition(":")[2]}
+        _write(conf / "namesrv.conf", names | self._of_names)
         _write(conf / "broker.conf", self._broker_settings() | settings)
         topic = settings.get("brokerName", self.BROKER)  # every broker has one of its own name
-        asked = Command(RequestCode.GET_ROUTEINFO_BY_TOPIC, fields={"topic": str(topic)})
+        self._asked = Command(RequestCode.GET_ROUTEINFO_BY_TOPIC, fields={"topic": str(topic)})
         if self._given is None:
             main, jvm = "org.apache.rocketmq.namesrv.NamesrvStartup", (*NAME_SERVER_HEAP, *QUICK)
             self._launch(main, "namesrv.conf", jvm)
         # A broker that finds no name server at its start tries again only after ten seconds.
-        self._wait_for(lambda: bool(self._name_server_says(asked)), "an answering name server")
+        self._wait_for(self._answers, "an answering name server")
+        self._start_broker()
+
+    def _start_broker(self) -> None:
         self._launch("org.apache.rocketmq.broker.BrokerStartup", "broker.conf", self._jvm)
-        self._wait_for(lambda: self._name_server_says(asked).code == 0, "a route to the broker")
+        self._wait_for(self._registered, "a route to the broker")
         self._wait_for(self._broker_listens, f"a listener on {self.broker}")
 
     def _launch(self, main: str, conf: str, jvm: tuple[str, ...]) -> None:
@@ -205,9 +212,15 @@ class Cluster:
             "flushDiskType": "ASYNC_FLUSH",
         }
 
-    def _name_server_says(self, asked: Command) -> Command:
+    def _answers(self) -> bool:
+        return bool(self._name_server_says())
+
+    def _registered(self) -> bool:
+        return self._name_server_says().code == 0
+
+    def _name_server_says(self) -> Command:
         with plain.Caller(self.name_server) as caller:
-            return caller.call(asked)
+            return caller.call(self._asked)
 
     def _broker_listens(self) -> bool:
         socket.create_connection((HOST, self.broker_port), 1).close()
@@ -242,6 +255,15 @@ class Cluster:
         """End the broker in good order, so that its store is whole."""
         self._servers[-1].finish()
 
+    def crash(self) -> None:
+        """End the broker at once."""
+        self._servers[-1].stop()
+
+    def restart(self) -> None:
+        """Start the broker that was ended, on the same port and files."""
+        self._servers.pop()
+        self._start_broker()
+
     def close(self) -> None:
         """End both servers and remove their files, unless `keep` says that somebody wants them."""
         for server in reversed(self._servers):
@@ -249,6 +271,41 @@ class Cluster:
         self._servers.clear()
         if not self.keep:
             shutil.rmtree(self.home, ignore_errors=True)
+
+
+class NameServer:
+    """A name server alone."""
+
+    def __init__(self, version: str) -> None:
+        self.home = Path(tempfile.mkdtemp(prefix=f"gantry-rocketmq-{version}-names-"))
+        (self.home / "conf").mkdir()
+        (self.home / "tmp").mkdir()
+        (self.home / "conf" / "logback_namesrv.xml").write_text(_LOGGING)
+        port = free_port()
+        self.address = f"{HOST}:{port}"
+        conf = self.home / "conf" / "namesrv.conf"
+        _write(conf, {"listenPort": port})
+        main, jvm = "org.apache.rocketmq.namesrv.NamesrvStartup", (*NAME_SERVER_HEAP, *QUICK)
+        self._server = Server(version, main, self.home, arguments=["-c", str(conf)], jvm=jvm)
+        deadline = time.monotonic() + READY_SECONDS
+        while not self._listens():
+            self._server.check()
+            if time.monotonic() > deadline:
+                raise StartFailed(f"no name server after {READY_SECONDS:.0f}s")
+            time.sleep(POLL_SECONDS)
+
+    def _listens(self) -> bool:
+        host, _, port = self.address.rpartition(":")
+        try:
+            socket.create_connection((host, int(port)), 1).close()
+        except OSError:
+            return False
+        return True
+
+    def close(self) -> None:
+        """End it and remove its files."""
+        self._server.stop()
+        shutil.rmtree(self.home, ignore_errors=True)
 
 
 def free_port(*, around: tuple[int, ...] = (0,)) -> int:
