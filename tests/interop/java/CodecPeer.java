@@ -56,6 +56,7 @@ public final class CodecPeer {
         OPERATIONS.put("traffic.send", item -> Traffic.send(map(item)));
         OPERATIONS.put("consumer.start", item -> Traffic.start(map(item)));
         OPERATIONS.put("consumer.take", item -> Traffic.take(map(item)));
+        OPERATIONS.put("consumer.queues", item -> Traffic.queues(map(item)));
         OPERATIONS.put("consumer.stop", item -> Traffic.stop(map(item)));
         OPERATIONS.put("call", item -> Statics.call(map(item)));
         OPERATIONS.put("acl.sign", item -> Statics.sign(map(item)));

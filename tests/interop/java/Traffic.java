@@ -1,3 +1,7 @@
+import java.io.FileOutputStream;
+import java.io.IOException;
+import java.io.OutputStream;
+import java.io.UncheckedIOException;
 import java.lang.reflect.Method;
 import java.util.ArrayList;
 import java.util.Collection;
@@ -37,6 +41,7 @@ final class Traffic {
         private final LinkedBlockingQueue<Object> got = new LinkedBlockingQueue<>();
         private DefaultMQPushConsumer push;
         private DefaultLitePullConsumer lite;
+        private OutputStream log;
 
         private void poll() {
             if (lite != null) {
@@ -47,7 +52,21 @@ final class Traffic {
         /** Notes messages as they are now; the client changes those that fail. */
         private void note(List<MessageExt> messages) {
             for (MessageExt message : messages) {
-                got.add(Messages.describe(message));
+                if (log == null) {
+                    got.add(Messages.describe(message));
+                } else {
+                    write(message.getBody());
+                }
+            }
+        }
+
+        /** One line in the file, before the message counts as handled: it is there even if the JVM is killed. */
+        private synchronized void write(byte[] body) {
+            try {
+                log.write(body);
+                log.write('\n');
+            } catch (IOException failed) {
+                throw new UncheckedIOException(failed);
             }
         }
 
@@ -186,6 +205,14 @@ final class Traffic {
                 receiver.push.setInstanceName(instance);
                 receiver.push.setConsumeFromWhere(ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET);
                 receiver.push.subscribe(topic, expression);
+                if (item.get("log") != null) {
+                    receiver.log = new FileOutputStream((String) item.get("log"), true);
+                }
+                if (item.get("strategy") != null) {
+                    receiver.push.setAllocateMessageQueueStrategy(Sharing.strategy(item));
+                    receiver.push.setClientIP("127.0.0.1");
+                    receiver.push.setInstanceName((String) item.get("name"));
+                }
                 if (item.get("max") != null) {
                     receiver.push.setMaxReconsumeTimes(CodecPeer.integer(item, "max"));
                 }
@@ -267,6 +294,18 @@ final class Traffic {
             }
         }
         return taken;
+    }
+
+    /** The queues of a topic that a push consumer has now, by their numbers. */
+    static List<Object> queues(Map<String, Object> item) {
+        DefaultMQPushConsumer push = RECEIVERS.get((String) item.get("name")).push;
+        List<Object> numbers = new ArrayList<>();
+        for (MessageQueue queue : push.getDefaultMQPushConsumerImpl().getRebalanceImpl().getProcessQueueTable().keySet()) {
+            if (queue.getTopic().equals(item.get("topic"))) {
+                numbers.add(queue.getQueueId());
+            }
+        }
+        return numbers;
     }
 
     /** Stops a consumer. */
