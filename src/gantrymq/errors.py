@@ -370,6 +370,14 @@ class GroupNotFound(ReplyError, code=26):
     """No such consumer group there, and it was not created."""
 
 
+class FilterMissing(ReplyError, code=27):
+    """The broker has no filter for this group's subscription: its expression may be wrong."""
+
+
+class FilterStale(ReplyError, code=28):
+    """The broker's filter is of an older subscription than the request names."""
+
+
 class InvalidParameter(ReplyError, code=29):
     """A parameter is out of range or badly formed."""
 

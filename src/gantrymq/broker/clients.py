@@ -23,6 +23,7 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
+from gantrymq.broker import filters
 from gantrymq.errors import BrokerFailure, ConsumerOffline
 from gantrymq.protocol.base import Done
 from gantrymq.protocol.enums import ConsumeFromWhere, ConsumeType, MessageModel
@@ -52,7 +53,6 @@ if TYPE_CHECKING:
     from gantrymq.broker.state import Broker
     from gantrymq.net.peer import Peer
 
-TAG: Final = "TAG"
 SCAN_INTERVAL: Final = 10.0
 LEARNT_FOR: Final = 600.0
 """Seconds for which a subscription that came with a pull is remembered."""
@@ -241,19 +241,22 @@ class Consumers:
         for group in self.members.groups_of(peer):
             self.unregister(group, peer)
 
-    def learn(self, group: str, topic: str, expression: str, now: float) -> None:
+    def learn(
+        self, group: str, topic: str, expression: str, now: float, *, kind: str = filters.TAG
+    ) -> None:
         """A pull said what the group wants of a topic."""
         topics = self._learnt.get(group)
         known = None if topics is None else topics.get(topic)
         if known is not None:
             known.heard = now
-            if known.subscription.expression == expression:
+            held = known.subscription
+            if held.expression == expression and held.expression_type == kind:
                 return
         elif self._learnt_count >= _MOST_LEARNT:
             return
         else:
             self._learnt_count += 1
-        wanted = Subscription(topic=topic, expression=expression)
+        wanted = Subscription(topic=topic, expression=expression, expression_type=kind)
         self._learnt.setdefault(group, {})[topic] = _Learnt(wanted, now)
 
     def forget_learnt(self, since: float) -> None:
@@ -374,13 +377,9 @@ def unregister_client(request: UnregisterClient, broker: Broker, peer: Peer) -> 
     return Done()
 
 
-def check_client_config(request: CheckClientConfig, _broker: Broker, _peer: Peer) -> Done:
+def check_client_config(request: CheckClientConfig, broker: Broker, _peer: Peer) -> Done:
     """Refuse a subscription that this broker cannot filter by."""
-    kind = request.subscription.expression_type
-    if kind not in ("", TAG):
-        raise BrokerFailure.because(
-            f"The broker does not support consumer to filter message by {kind}"
-        )
+    filters.check(broker, request.subscription)
     return Done()
 
 

@@ -195,6 +195,17 @@ class PullConfig:
         rocketmq="pullThreadPoolQueueCapacity",
         check=at_least(0),
     )
+    sql: bool = setting(
+        True,
+        "let consumers filter by SQL92 expressions over properties",
+        rocketmq="enablePropertyFilter",
+    )
+    filter_retries: bool = setting(
+        False,
+        "what an SQL92 consumer of a retry topic gets is up to its group's filter for the topic"
+        " that a message came from",
+        rocketmq="filterSupportRetry",
+    )
     lite: bool = setting(
         True, "answer consumers that pull at their own pace", rocketmq="litePullMessageEnable"
     )

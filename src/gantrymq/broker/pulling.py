@@ -21,17 +21,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable
-from functools import lru_cache
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from gantrymq.broker.waiting import Wanted
+from gantrymq.broker import filters
+from gantrymq.broker.filters import Wanted
 from gantrymq.errors import (
-    BrokerFailure,
     GroupNotFound,
-    InvalidInput,
     InvalidParameter,
     NoPermission,
-    SubscriptionInvalid,
     SubscriptionMissing,
     SubscriptionStale,
     TopicNotFound,
@@ -46,14 +43,13 @@ from gantrymq.protocol.pulling import (
     PullStatus,
 )
 from gantrymq.protocol.topics import READ, TopicSettings
-from gantrymq.rules.filtering import EVERYTHING, TagFilter, parse_tags
+from gantrymq.rules.filtering import EVERYTHING
 from gantrymq.store.reading import MAX_PULL_BYTES, Found, Status
 
 if TYPE_CHECKING:
     from gantrymq.broker.state import Broker
     from gantrymq.net.peer import Peer
 
-TAG: Final = "TAG"
 MASTER: Final = 0
 BROKER, GROUP, TOPIC, BROADCASTING, SUBSCRIPTION = 1, 2, 3, 4, 5
 """What can forbid a pull. RocketMQ: ForbiddenType."""
@@ -80,7 +76,7 @@ class _Terms(NamedTuple):
 
     group: GroupSettings
     topic: TopicSettings
-    wanted: Wanted | None
+    wanted: Wanted
 
 
 def pull_message(
@@ -122,10 +118,14 @@ async def _later(
 async def _warmed(request: PullMessage, broker: Broker, terms: _Terms, found: Found) -> PullReply:
     """The same with messages that have to be fetched from the disk first."""
     found = await asyncio.to_thread(broker.store.warm, found)
+    if found.again:
+        found = _read(request, broker, terms, warmed=True)
+        if found.cold:
+            found = await asyncio.to_thread(broker.store.warm, found)
     return _reply(request, broker, terms, found, _status(request, found))
 
 
-def _read(request: PullMessage, broker: Broker, terms: _Terms) -> Found:
+def _read(request: PullMessage, broker: Broker, terms: _Terms, *, warmed: bool = False) -> Found:
     broker.offsets.pulled(request.group, request.topic, request.queue_id, request.offset)
     return broker.store.read(
         request.topic,
@@ -133,7 +133,9 @@ def _read(request: PullMessage, broker: Broker, terms: _Terms) -> Found:
         request.offset,
         max_messages=max(1, request.max_messages),
         max_bytes=request.max_bytes if request.max_bytes is not None else MAX_PULL_BYTES,
-        matches=terms.wanted,
+        matches=terms.wanted.code,
+        accepts=terms.wanted.properties,
+        warmed=warmed,
     )
 
 
@@ -215,27 +217,21 @@ def _check(request: PullMessage, broker: Broker, peer: Peer) -> _Terms:
             f" topicConfig.readQueueNums:[{topic.read_queues}] consumer:[{peer}]"
         )
     if request.flags & _SUBSCRIPTION:
-        wanted = _asked_for(request)
+        expression, kind = request.subscription, request.expression_type
+        wanted = filters.asked_for(broker, request.group, request.topic, expression, kind)
         broker.consumers.learn(
-            request.group, request.topic, request.subscription or EVERYTHING, broker.now()
+            request.group,
+            request.topic,
+            expression or EVERYTHING,
+            broker.now(),
+            kind=kind or filters.TAG,
         )
     else:
         wanted = _subscribed(request, broker, group)
     return _Terms(group, topic, wanted)
 
 
-def _asked_for(request: PullMessage) -> Wanted | None:
-    """What a pull wants that says so itself."""
-    _check_type(request.expression_type)
-    try:
-        return _wanted(_parsed(request.subscription))
-    except InvalidInput as error:
-        raise SubscriptionInvalid.because(
-            f"parse the consumer's subscription failed: {error}"
-        ) from error
-
-
-def _subscribed(request: PullMessage, broker: Broker, group: GroupSettings) -> Wanted | None:
+def _subscribed(request: PullMessage, broker: Broker, group: GroupSettings) -> Wanted:
     """What a pull wants whose group said so in its heartbeats."""
     consumers = broker.groups.consumers(request.group)
     if consumers is None:
@@ -254,10 +250,7 @@ def _subscribed(request: PullMessage, broker: Broker, group: GroupSettings) -> W
         raise SubscriptionMissing.because("the consumer's subscription not exist")
     if subscription.version < request.subscription_version:
         raise SubscriptionStale.because("the consumer's subscription not latest")
-    _check_type(subscription.expression_type)
-    if subscription.expression == EVERYTHING:
-        return None
-    return subscription.codes.__contains__
+    return filters.subscribed(broker, request.group, subscription)
 
 
 def _forbidden(by: int, remark: str) -> NoPermission:
@@ -265,19 +258,3 @@ def _forbidden(by: int, remark: str) -> NoPermission:
     refusal = NoPermission.because(remark)
     refusal.fields = {"forbiddenType": str(by)}
     return refusal
-
-
-def _check_type(expression_type: str | None) -> None:
-    if expression_type and expression_type != TAG:
-        raise BrokerFailure.because(
-            f"The broker does not support consumer to filter message by {expression_type}"
-        )
-
-
-@lru_cache(maxsize=4096)
-def _parsed(expression: str | None) -> TagFilter:
-    return parse_tags(expression)
-
-
-def _wanted(tags: TagFilter) -> Wanted | None:
-    return None if tags.expression == EVERYTHING else tags.codes.__contains__

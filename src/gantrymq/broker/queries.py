@@ -13,7 +13,9 @@ from collections.abc import Awaitable
 from itertools import islice
 from typing import TYPE_CHECKING, Final
 
-from gantrymq.errors import BrokerFailure, CorruptRecord, NotFound
+from gantrymq.broker import filters
+from gantrymq.broker.filters import Wanted
+from gantrymq.errors import BrokerFailure, CorruptRecord, NotFound, ReplyError
 from gantrymq.protocol.pulling import (
     QueryMessages,
     QueryMessagesReply,
@@ -21,7 +23,6 @@ from gantrymq.protocol.pulling import (
     ViewMessageReply,
 )
 from gantrymq.protocol.statistics import QueryConsumeQueue, QueueEntries, QueueEntry
-from gantrymq.rules.filtering import TagFilter, parse_tags
 
 if TYPE_CHECKING:
     from gantrymq.broker.state import Broker
@@ -96,13 +97,22 @@ def query_consume_queue(request: QueryConsumeQueue, broker: Broker, _peer: Peer)
     if queue is None:
         raise BrokerFailure.because(f"{queue_id}@{topic} is not exist!")
     reply = QueueEntries(min_index=queue.min_offset, max_index=queue.max_offset)
-    wanted: TagFilter | None = None
+    wanted: Wanted | None = None
     if request.group is not None:
         reply.subscription = broker.consumers.subscription(request.group, topic)
         if reply.subscription is None:
             reply.filter_data = f"{request.group}@{topic} is not online!"
         else:
-            wanted = parse_tags(reply.subscription.expression)
+            try:
+                wanted = filters.asked_for(
+                    broker,
+                    request.group,
+                    topic,
+                    reply.subscription.expression,
+                    reply.subscription.expression_type,
+                )
+            except ReplyError as refusal:
+                reply.filter_data = refusal.remark
     if not queue.min_offset <= request.index < queue.max_offset:
         reply.remark = f"Index {request.index} of {queue_id}@{topic} is not exist!"
         return reply
@@ -112,11 +122,22 @@ def query_consume_queue(request: QueryConsumeQueue, broker: Broker, _peer: Peer)
             log_offset=at,
             size=size,
             tags_code=code,
-            matches=wanted is not None and wanted.matches_code(code),
+            matches=wanted is not None and _matches(broker, wanted, at, code),
         )
         for at, size, code in islice(queue.entries(request.index, count), count)
     ]
     return reply
+
+
+def _matches(broker: Broker, wanted: Wanted, at: int, code: int) -> bool:
+    if wanted.code is not None and not wanted.code(code):
+        return False
+    if wanted.properties is None:
+        return True
+    try:
+        return wanted.properties(broker.store.message_at(at).property_bytes)
+    except CorruptRecord:
+        return False
 
 
 def record_at(store: Store, log_offset: int) -> bytes:

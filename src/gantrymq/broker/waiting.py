@@ -13,14 +13,10 @@ RocketMQ: PullRequestHoldService.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 from functools import partial
-from typing import TypeAlias
 
 from gantrymq.broker.config import PullConfig
-
-Wanted: TypeAlias = Callable[[int], bool]
-"""Whether a message with that tags code is wanted."""
+from gantrymq.broker.filters import ANYTHING, Wanted
 
 
 class _Parked:
@@ -29,7 +25,7 @@ class _Parked:
     __slots__ = ("bell", "timer", "wanted")
 
     def __init__(
-        self, bell: asyncio.Future[None], wanted: Wanted | None, timer: asyncio.TimerHandle
+        self, bell: asyncio.Future[None], wanted: Wanted, timer: asyncio.TimerHandle
     ) -> None:
         self.bell = bell
         self.wanted = wanted
@@ -61,7 +57,7 @@ class Waiting:
         return min(max(0, asked_ms) / 1000, settings.longest_wait)
 
     def park(
-        self, topic: str, queue_id: int, seconds: float, wanted: Wanted | None = None
+        self, topic: str, queue_id: int, seconds: float, wanted: Wanted = ANYTHING
     ) -> asyncio.Future[None]:
         """What is done when a wanted message is in the queue, or when the time is over.
 
@@ -83,13 +79,13 @@ class Waiting:
         _queue_offset: int,
         tags_code: int,
         _store_ms: int,
-        _properties: bytes,
+        raw: bytes,
     ) -> None:
         """A message can be read."""
         parked = self._parked.get((topic, queue_id))
         if parked is not None:
             for one in parked:
-                if one.wanted is None or one.wanted(tags_code):
+                if one.wanted is ANYTHING or one.wanted.matches(tags_code, raw):
                     _ring(one.bell)
 
     def wake(self, topic: str) -> None:

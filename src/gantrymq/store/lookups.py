@@ -9,7 +9,7 @@ from gantrymq.errors import CorruptRecord
 from gantrymq.store import system
 from gantrymq.store.config import ReadConfig
 from gantrymq.store.opening import StoreFiles
-from gantrymq.store.reading import MAX_PULL_BYTES, RECENT, Found, Matches, Reader, Status
+from gantrymq.store.reading import MAX_PULL_BYTES, RECENT, Accepts, Found, Matches, Reader, Status
 from gantrymq.store.recovery import Report, Walk
 from gantrymq.store.shapes import Queue
 from gantrymq.store.steps import Steps, finish
@@ -56,12 +56,20 @@ class Lookups:
         max_messages: int = 32,
         max_bytes: int = MAX_PULL_BYTES,
         matches: Matches | None = None,
+        accepts: Accepts | None = None,
+        warmed: bool = False,
     ) -> Found:
-        """What the queue has from `offset` on; if it is cold, `warm` has to be called next."""
+        """What the queue has from `offset` on; if it is cold, `warm` has to be called next.
+
+        `matches` is asked about tags codes, `accepts` about stored properties. With `warmed` nobody
+        looks whether these are in memory.
+        """
         slot = self._slots.get((topic, queue_id))
         if slot is None:  # RocketMQ begins a queue by reading from it, so this is its answer, too
             return Found(Status.NO_MESSAGE_IN_QUEUE, 0, 0, 0)
-        return self._reader.read(slot.queue, offset, max_messages, max_bytes, matches)
+        return self._reader.read(
+            slot.queue, offset, max_messages, max_bytes, matches, accepts, warmed=warmed
+        )
 
     def warm(self, found: Found) -> Found:
         """Bring what was found into memory; in any thread, because it takes its time."""

@@ -3,6 +3,10 @@
 The entries of the queue say where the records are. What lies side by side in the log becomes one
 piece, a slice of the mapped file, so the bytes of a pull's answer are not touched here.
 
+A reader may also want messages by their **properties**. These are in the records, so records are
+looked at one by one. Where that would wait for the disk, the read stops at once and says so
+(`Found.again`): `warm` brings in what comes next, and then it is read anew.
+
 Two things may have to be done before pieces are sent, and both read the bytes:
 
 - **Cold** bytes are not in memory, and touching them would wait for the disk. `Found.cold` says so,
@@ -25,10 +29,13 @@ from gantrymq.store.commit_log import CommitLog, Damage, check_body
 from gantrymq.store.config import ReadConfig
 from gantrymq.store.segment import Segment
 from gantrymq.store.shapes import Queue
-from gantrymq.wire.record import LEAST_SIZE
+from gantrymq.wire.record import LEAST_SIZE, properties_at
 
 Matches: TypeAlias = Callable[[int], bool]
 """Whether a tags code is among those asked for."""
+
+Accepts: TypeAlias = Callable[[bytes], bool]
+"""Whether a message with such stored properties is among those asked for."""
 
 Run: TypeAlias = tuple[Segment, int, int]
 """A stretch of the log within one file: from one log offset up to another."""
@@ -39,6 +46,8 @@ _ENTRY_SIZE: Final = 20
 _SPAN: Final = 64 * 1024 * 1024
 RECENT: Final = 16 * 1024 * 1024
 """So far back in the log bytes were written a moment ago, and nobody looks whether they are hot."""
+_LOOKED_AT: Final = 1024 * 1024
+"""Bytes that are asked about at once, where the properties of old records are looked at."""
 
 
 class Status(Enum):
@@ -73,6 +82,8 @@ class Found:
     size: int = 0
     cold: bool = False
     """Whether `Store.warm` has to come before the pieces are touched."""
+    again: bool = False
+    """Whether the read has to be done once more after that: so far nothing was looked at."""
     far_behind: bool = False
     """Whether the messages are older than what is taken to be in memory."""
     runs: list[Run] = field(default_factory=list)
@@ -86,6 +97,14 @@ class Found:
             segment.view[start - segment.base : end - segment.base]
             for segment, start, end in self.runs
         ]
+
+
+class _Cold(Exception):
+    """The properties of a record are not in memory."""
+
+    def __init__(self, run: Run) -> None:
+        super().__init__(run)
+        self.run = run
 
 
 class Reader:
@@ -118,6 +137,9 @@ class Reader:
         max_messages: int,
         max_bytes: int,
         matches: Matches | None,
+        accepts: Accepts | None = None,
+        *,
+        warmed: bool = False,
     ) -> Found:
         """Read from queue offset `offset` on; the rules are those of `semantics.md` 1.11."""
         low, high = queue.min_offset, queue.max_offset
@@ -131,7 +153,11 @@ class Reader:
             return Found(Status.OFFSET_OVERFLOW_BADLY, high, low, high)
         found = Found(Status.NO_MATCHED_MESSAGE, offset, low, high)
         max_bytes = min(max(max_bytes, _LEAST_PULL_BYTES), MAX_PULL_BYTES)
-        self._choose(found, queue, max_messages, max_bytes, matches)
+        wants = None if accepts is None else self._by_properties(accepts, warmed=warmed)
+        try:
+            self._choose(found, queue, max_messages, max_bytes, matches, wants)
+        except _Cold as cold:
+            return Found(found.status, offset, low, high, cold=True, again=True, runs=[cold.run])
         if found.runs and found.runs[0][1] < self._log.end - RECENT:
             found.cold = not _are_resident(found.runs)
         if found.unchecked and not found.cold:
@@ -155,6 +181,7 @@ class Reader:
         max_messages: int,
         max_bytes: int,
         matches: Matches | None,
+        wants: Callable[[int, int], bool] | None,
     ) -> None:
         config, log = self._config, self._log
         memory_from = log.end - self._memory
@@ -176,6 +203,8 @@ class Reader:
                 break
             next_offset += 1
             if matches is not None and not matches(code):
+                continue
+            if wants is not None and not wants(at, length):
                 continue
             if at != end or at + length > limit:
                 if segment is not None:
@@ -201,6 +230,30 @@ class Reader:
             found.status = Status.FOUND
             found.far_behind = not in_memory
         found.next_offset, found.count, found.size = next_offset, count, size
+
+    def _by_properties(self, accepts: Accepts, *, warmed: bool) -> Callable[[int, int], bool]:
+        """Whether the record at a place is accepted; what is not there is told of by others."""
+        log = self._log
+        recent_from = 0 if warmed else log.end - RECENT
+        base = limit = known_from = known_to = 0
+        segment: Segment | None = None
+
+        def wants(at: int, length: int) -> bool:
+            nonlocal segment, base, limit, known_from, known_to
+            if at < base or at + length > limit:
+                segment = self._find(at, length)
+                if segment is None:
+                    limit = 0
+                    return True
+                base, limit = segment.base, min(segment.end, log.end)
+            assert segment is not None
+            if at < recent_from and not known_from <= at <= at + length <= known_to:
+                known_from, known_to = at, min(limit, max(at + length, at + _LOOKED_AT))
+                if not segment.file.resident(known_from - base, known_to - base):
+                    raise _Cold((segment, at, min(limit, at + RECENT)))
+            return accepts(properties_at(segment.view, at - base, length))
+
+        return wants
 
     def _find(self, at: int, length: int) -> Segment | None:
         segment = self._log.segments.find(at)

@@ -70,6 +70,9 @@ _HEADS: Final = {
     IPV6_BITS: Struct(">iiiiiqqiq16siq16siiqi"),
 }
 _SIZE_AND_MAGIC: Final = Struct(">ii")
+_SIZE: Final = Struct(">i")
+_MAGIC_LOW_BYTE: Final = 7
+_MAGIC_V1_LOW_BYTE: Final = MAGIC_V1 & 0xFF
 _OFFSETS_AT: Final = 20
 _OFFSETS: Final = Struct(">qq")
 _SYS_FLAG: Final = 7
@@ -240,6 +243,26 @@ def stamp(
     _OFFSETS.pack_into(buffer, at + _OFFSETS_AT, queue_offset, log_offset)
     shift = 12 if buffer[at + _SYS_FLAG_LOW_BYTE] & BORN_HOST_IPV6 else 0
     _STORE_TIME.pack_into(buffer, at + _STORE_TIME_AT + shift, store_ms)
+
+
+def properties_at(buffer: Buffer, at: int, size: int) -> bytes:
+    """The properties of the record of `size` bytes at byte `at`; none if it is not whole.
+
+    For whoever looks at the properties of many records and at nothing else of them.
+    """
+    flags = buffer[at + _SYS_FLAG_LOW_BYTE]
+    head = _HEAD_SIZE if not flags & IPV6_BITS else _HEADS[flags & IPV6_BITS].size
+    if head + 4 > size:
+        return b""
+    body_size: int = _SIZE.unpack_from(buffer, at + head - _SIZE.size)[0]
+    topic_at = head + body_size
+    if body_size < 0 or topic_at + 4 > size:
+        return b""
+    if buffer[at + _MAGIC_LOW_BYTE] == _MAGIC_V1_LOW_BYTE:
+        start = topic_at + 3 + buffer[at + topic_at]
+    else:
+        start = topic_at + 4 + int.from_bytes(buffer[at + topic_at : at + topic_at + 2], "big")
+    return bytes(buffer[at + start : at + size])
 
 
 def decode(buffer: Buffer, at: int = 0) -> StoredMessage:

@@ -17,7 +17,7 @@ from gantrymq.protocol.groups import (
 )
 from gantrymq.wire.codes import Language
 from tests.unit.broker.people import Client, beat, wants
-from tests.unit.broker.rig import START_MS, on_loop, refusal, with_rig
+from tests.unit.broker.rig import START_MS, Rig, on_loop, refusal, with_rig
 
 
 def ids(rig, group):
@@ -263,20 +263,29 @@ def test_tools_see_who_produces(rig):
 
 @pytest.mark.parametrize("kind", ["", "TAG"])
 def test_subscriptions_by_tag_are_fine(kind):
-    request = CheckClientConfig(
-        group="billing", subscription=Subscription(topic="orders", expression_type=kind)
-    )
-    assert clients.check_client_config(request, None, None).remark is None
+    assert checked(Rig(), "red", kind).remark is None
 
 
-def test_subscriptions_by_anything_else_are_refused():
-    request = CheckClientConfig(
-        group="billing", subscription=Subscription(topic="orders", expression_type="SQL92")
-    )
-    assert refusal(lambda: clients.check_client_config(request, None, None)) == (
+def test_subscriptions_by_sql_are_fine_where_they_are_right():
+    rig = Rig()
+    assert checked(rig, "amount > 5", "SQL92").remark is None
+    code, remark = refusal(lambda: checked(rig, "amount > ", "SQL92"))
+    assert (code, "at character 10: there is the end, expected" in remark) == (23, True)
+    code, remark = refusal(lambda: checked(rig, "amount", "XPATH"))
+    assert (code, remark) == (23, "an expression is of type TAG or SQL92, not XPATH")
+
+
+def test_subscriptions_by_sql_are_refused_where_they_are_turned_off():
+    assert refusal(lambda: checked(Rig(pulls__sql=False), "amount > 5", "SQL92")) == (
         1,
         "The broker does not support consumer to filter message by SQL92",
     )
+
+
+def checked(rig, expression, kind):
+    wanted = Subscription(topic="orders", expression=expression, expression_type=kind)
+    request = CheckClientConfig(group="billing", subscription=wanted)
+    return clients.check_client_config(request, rig.broker, rig.caller)
 
 
 @on_loop

@@ -5,6 +5,7 @@ import asyncio
 import pytest
 
 from gantrymq.broker.config import PullConfig
+from gantrymq.broker.filters import Wanted
 from gantrymq.broker.waiting import Waiting
 from tests.support import run_on
 
@@ -34,7 +35,7 @@ def test_a_message_wakes_who_waits_at_its_queue():
 def test_only_what_is_wanted_wakes():
     async def main():
         waiting = Waiting(PullConfig())
-        bell = waiting.park("orders", 0, 60, {3, 4}.__contains__)
+        bell = waiting.park("orders", 0, 60, Wanted(code={3, 4}.__contains__))
         put(waiting, code=5)
         assert not bell.done()
         put(waiting, code=4)

@@ -276,3 +276,57 @@ def test_a_file_that_went_between_reading_and_warming_does_not_matter() -> None:
     for segment in bench.store.log.segments.take_before(2**24):
         bench.store.log.segments.remove(segment)
     assert bodies(bench.store.warm(found)) == [b"0", b"1", b"2"]
+
+
+def numbered() -> Bench:
+    bench = Bench(log=LogConfig(segment_size=2**20))
+    for number in range(40):
+        bench.put(body=b"%d" % number, n=str(number % 4))
+    return bench
+
+
+def test_messages_are_chosen_by_their_properties() -> None:
+    bench = numbered()
+    seen: list[bytes] = []
+
+    def accepts(raw: bytes) -> bool:
+        seen.append(raw)
+        return raw == b"n\x013\x02"
+
+    found = bench.store.read("T", 0, 0, accepts=accepts, max_messages=5)
+    assert bodies(found) == [b"3", b"7", b"11", b"15", b"19"]
+    assert (found.status, found.count, found.next_offset) == (Status.FOUND, 5, 20)
+    assert len(seen) == 20
+    nothing = bench.store.read("T", 0, 0, accepts=lambda raw: False)
+    assert (nothing.status, nothing.next_offset) == (Status.NO_MATCHED_MESSAGE, 40)
+    neither = bench.store.read("T", 0, 0, matches=lambda code: False, accepts=accepts)
+    assert (neither.status, len(seen)) == (Status.NO_MATCHED_MESSAGE, 20)
+
+
+def test_properties_that_are_not_in_memory_are_not_touched_before_they_are_warmed() -> None:
+    bench = old_and_cold()
+    asked: list[bytes] = []
+
+    def accepts(raw: bytes) -> bool:
+        asked.append(raw)
+        return len(asked) == 2
+
+    found = bench.store.read("T", 0, 0, accepts=accepts)
+    assert (found.cold, found.again, found.count, asked) == (True, True, 0, [])
+    found = bench.store.warm(found)
+    assert (found.cold, found.again, asked) == (False, True, [])
+    found = bench.store.read("T", 0, 0, accepts=accepts, warmed=True)
+    assert (found.again, found.count, len(asked)) == (False, 1, 3)
+    assert bodies(bench.store.warm(found)) == [b"1"]
+
+
+def test_a_record_that_went_is_not_asked_for_its_properties() -> None:
+    bench = Bench()
+    for number in range(10):
+        bench.put(body=b"%d" % number * 900)
+    for segment in bench.store.log.segments.take_before(8192):
+        bench.store.log.segments.remove(segment)
+    found = bench.store.read("T", 0, 0, accepts=lambda raw: False)
+    assert (found.status, found.count) == (Status.MESSAGE_WAS_REMOVING, 0)
+    found = bench.store.read("T", 0, 0, accepts=lambda raw: True)
+    assert found.status is Status.FOUND

@@ -200,3 +200,25 @@ def test_a_message_shows_where_it_is_and_not_what_it_holds() -> None:
     assert repr(MESSAGE) == "<StoredMessage Topic[1] @ 7, log 0, body 4 bytes>"
     assert replace(MESSAGE, property_bytes=b"UNIQ_KEY\x01U1\x02").message_id == "U1"
     assert MESSAGE.properties == {properties.TAGS: "a"}
+
+
+@pytest.mark.parametrize("flags", [0, 0x10, 0x20, 0x30])
+@pytest.mark.parametrize("topic", ["T", "T" * 127, "T" * 200, ""])
+def test_properties_are_found_without_the_rest(topic: str, flags: int) -> None:
+    address = {0: b"\x7f\0\0\1", 1: bytes(16)}
+    message = StoredMessage(
+        topic, b"body" * 9, b"a\x01b\x02", sys_flag=flags, version=2 if len(topic) > 127 else 1,
+        born_ip=address[bool(flags & 0x10)], store_ip=address[bool(flags & 0x20)],
+    )  # fmt: skip
+    raw = message.encode()
+    assert record.properties_at(b"12345" + raw, 5, len(raw)) == b"a\x01b\x02"
+    assert record.properties_at(memoryview(raw + b"more"), 0, len(raw)) == b"a\x01b\x02"
+
+
+def test_no_properties_are_found_in_a_record_that_is_not_whole() -> None:
+    raw = bytearray(RAW)
+    for size in (40, 91, 95):
+        assert record.properties_at(raw, 0, size) == b""
+    for length in (-1, 2**31 - 1, 50):
+        raw[84:88] = length.to_bytes(4, "big", signed=True)
+        assert record.properties_at(raw, 0, len(raw)) == b""
