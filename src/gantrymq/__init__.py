@@ -21,9 +21,12 @@ if TYPE_CHECKING:
     from gantrymq.client.consumer import AsyncConsumer as AsyncConsumer
     from gantrymq.client.consuming import DrainReport as DrainReport
     from gantrymq.client.producer import AsyncProducer as AsyncProducer
+    from gantrymq.client.pull_consumer import AsyncPullConsumer as AsyncPullConsumer
     from gantrymq.client.reader import AsyncReader as AsyncReader
     from gantrymq.client.reader import Reader as Reader
+    from gantrymq.client.sync_consumer import Consumer as Consumer
     from gantrymq.client.sync_producer import Producer as Producer
+    from gantrymq.client.sync_pull_consumer import PullConsumer as PullConsumer
     from gantrymq.model import Message as Message
     from gantrymq.model import MessageQueue as MessageQueue
     from gantrymq.model import ReceivedMessage as ReceivedMessage
@@ -42,8 +45,11 @@ _PLACES: Final = {
     "gantrymq.client.consuming": ("DrainReport",),
     "gantrymq.client.admin": ("Admin", "AsyncAdmin"),
     "gantrymq.client.producer": ("AsyncProducer",),
+    "gantrymq.client.sync_consumer": ("Consumer",),
     "gantrymq.client.sync_producer": ("Producer",),
+    "gantrymq.client.pull_consumer": ("AsyncPullConsumer",),
     "gantrymq.client.reader": ("AsyncReader", "Reader"),
+    "gantrymq.client.sync_pull_consumer": ("PullConsumer",),
     "gantrymq.model": (
         "Message", "MessageQueue", "ReceivedMessage", "SendReceipt", "SendStatus", "Subscription",
     ),

@@ -10,6 +10,7 @@ from typing import Any
 
 from gantrymq.broker.app import BrokerServer
 from gantrymq.client.consumer import AsyncConsumer
+from gantrymq.client.pull_consumer import AsyncPullConsumer
 from gantrymq.model import MessageQueue, ReceivedMessage
 from gantrymq.nameserver.app import NameServer
 from gantrymq.net.addresses import split_address
@@ -163,6 +164,17 @@ class Site:
             "handler": handler,
         }
         return AsyncConsumer(**(asked | how))
+
+    def pull_consumer(self, name: str = "c1", **how: Any) -> AsyncPullConsumer:
+        """One that is asked for messages, to be started."""
+        asked: dict[str, Any] = {
+            "group": "billing",
+            "start": "earliest",
+            "instance_name": name,
+            "name_servers": self.names.address,
+            "network": self.where.network,
+        }
+        return AsyncPullConsumer(**(asked | how))
 
 
 class Seen:

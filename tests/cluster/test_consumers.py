@@ -830,7 +830,7 @@ def test_mistakes_are_told(memory, tmp_path):
                 await consumer.subscribe("payments")
             with pytest.raises(InvalidInput, match="by tags or by SQL, not both"):
                 await consumer.subscribe("payments", print, tags="a", sql="a > 1")
-            with pytest.raises(StateError, match="not running"):
+            with pytest.raises(StateError, match="has not been started"):
                 consumer.pause()
             with pytest.raises(ReplyError):  # this broker does not filter by SQL
                 async with site.consumer(print, topics=Subscription("orders", "a > 1", "sql")):

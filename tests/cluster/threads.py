@@ -119,6 +119,16 @@ async def _call(broker: BrokerServer) -> AsyncIterator[Callable[[Any], Awaitable
         await peer.wait_closed()
 
 
+def ask(here: Platform, request: Any, of: int = 0) -> Any:
+    """What a broker of the platform answers."""
+
+    async def there() -> Any:
+        async with _call(here.brokers[of]) as call:
+            return await call(request)
+
+    return here.do(there)
+
+
 @contextmanager
 def platform(data: Path, count: int = 1, **settings: Any) -> Iterator[Platform]:
     """Such a platform, for as long as the block lasts."""

@@ -1,4 +1,4 @@
-"""Consumers that are given messages: handlers are called with them, or a loop takes them.
+"""The consumer for asyncio: handlers are called with messages, or a loop takes them.
 
 ```python
 async def bill(message):
@@ -15,26 +15,26 @@ again later, and after too many failures put aside in the group's dead-letter to
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Collection, Iterable, Mapping
 from datetime import timedelta
 from types import TracebackType
-from typing import Any, Self, TypeAlias, Unpack
+from typing import Any, Final, Self, TypeAlias, Unpack
 
 from gantrymq.client.consumer_config import ConsumerArguments, load_consumer
-from gantrymq.client.consuming import Consuming, DrainReport
+from gantrymq.client.consuming import NOTHING_LEFT, Consuming, DrainReport
 from gantrymq.client.engine import Engine, shared
 from gantrymq.client.handling import Handler
-from gantrymq.client.holding import Manner, Wanted
+from gantrymq.client.holding import Manner, Wanted, make_wanted
 from gantrymq.client.hooks import ConsumeHook
-from gantrymq.client.identity import now_ms
+from gantrymq.client.states import Life, ServiceState
 from gantrymq.client.watching import Problem
-from gantrymq.errors import InvalidInput, StateError
+from gantrymq.errors import ClosedError, InvalidInput
 from gantrymq.flows.offsets import Start, check_start
-from gantrymq.flows.pulling import SQL, TAG, subscription_data
 from gantrymq.model import MessageQueue, ReceivedMessage, Subscription
 from gantrymq.net.network import Network
 from gantrymq.protocol.names import wrap
-from gantrymq.protocol.validation import check_consumer_group, check_topic
+from gantrymq.protocol.validation import check_consumer_group
 from gantrymq.rules.allocation import EVENLY, Strategy
 from gantrymq.rules.redelivery import RetryLater, RetryPolicy
 
@@ -82,29 +82,60 @@ class AsyncConsumer:
             config=config,
             hooks=tuple(hooks),
         )
+        self._life: Final = Life(f"consumer {group}")
+        self._over = asyncio.Event()
         self._first: dict[str, Wanted] = {}
         for subscription in subscriptions(topics):
-            self._note(self._wanted(subscription, _handler(handler, batch)))
+            self._note(wanted_of(self._namespace, subscription, _handler(handler, batch)))
         self._work: Consuming | None = None
         self._engine: Engine | None = None
 
     # --- life -----------------------------------------------------------------------------------
 
+    @property
+    def state(self) -> ServiceState:
+        """Where the consumer is in its life."""
+        return self._life.state
+
+    @property
+    def client_id(self) -> str:
+        """By which brokers know it."""
+        return "" if self._engine is None else self._engine.client_id
+
     async def start(self) -> None:
         """Join the group; messages come from now on."""
-        if self._work is not None:
-            raise StateError(f"consumer {self.group} was started already")
+        self._life.begin()
         self._engine = shared(self._client, network=self._network)
         work = Consuming(self._engine, self._how, self._first)
         await work.start()
+        if self._life.state is ServiceState.SHUTDOWN:
+            await work.close(0)
+            raise ClosedError(f"consumer {self.group} was closed while it was started")
         self._work = work
+        self._life.began()
 
     async def close(self, timeout: float | None = None) -> DrainReport:
         """Finish what is being handled within `timeout` seconds, and leave the group."""
+        was_running = self._life.end()
         work, self._work = self._work, None
-        if work is None:
-            return DrainReport(finished=0, given_back=0, left={})
-        return await work.close(self._how.config.close_timeout if timeout is None else timeout)
+        if work is None or not was_running:
+            return NOTHING_LEFT
+        try:
+            return await work.close(self._how.config.close_timeout if timeout is None else timeout)
+        finally:
+            self._over.set()
+
+    async def wait(self, timeout: float | None = None) -> bool:
+        """Return when the consumer has been closed, or after `timeout` seconds; which it was."""
+        if self._life.state is ServiceState.SHUTDOWN and self._work is None:
+            return True
+        self._life.check()
+        try:
+            async with asyncio.timeout(timeout):
+                await self._over.wait()
+        except TimeoutError:
+            return False
+        return True
 
     async def __aenter__(self) -> Self:
         await self.start()
@@ -130,20 +161,16 @@ class AsyncConsumer:
         batch: int | None = None,
     ) -> None:
         """Consume one more topic, or the same one with another filter or handler."""
-        subscription = Subscription(topic, tags)
-        if sql is not None:
-            if tags != "*":
-                raise InvalidInput(
-                    f"topic {topic}: messages are chosen by tags or by SQL, not both"
-                )
-            subscription = Subscription(topic, sql, "sql")
-        wanted = self._wanted(subscription, _handler(handler, batch))
+        self._check_open()
+        call = _handler(handler, batch)
+        wanted = make_wanted(self._namespace, topic, tags=tags, sql=sql, handler=call)
         self._note(wanted)
         if self._work is not None:
             await self._work.want(wanted)
 
     async def unsubscribe(self, topic: str) -> None:
         """Consume a topic no more."""
+        self._check_open()
         full = wrap(self._namespace, topic)
         self._first.pop(full, None)
         if self._work is not None:
@@ -192,21 +219,17 @@ class AsyncConsumer:
 
     @property
     def _running(self) -> Consuming:
-        if self._work is None:
-            raise StateError(
-                f"consumer {self.group} is not running: start() it, or use `async with`"
-            )
+        self._life.check()
+        assert self._work is not None
         return self._work
+
+    def _check_open(self) -> None:
+        """Topics may be named before the start, and while it runs."""
+        if self._life.state is not ServiceState.CREATED:
+            self._life.check()
 
     def _full(self, topics: Collection[str]) -> set[str] | None:
         return {wrap(self._namespace, topic) for topic in topics} if topics else None
-
-    def _wanted(self, subscription: Subscription, handler: Handler | None) -> Wanted:
-        check_topic(subscription.topic)
-        kind = TAG if subscription.kind == "tag" else SQL
-        topic = wrap(self._namespace, subscription.topic)
-        data = subscription_data(topic, subscription.expression, kind, version=now_ms())
-        return Wanted(topic=subscription.topic, data=data, handler=handler)
 
     def _note(self, wanted: Wanted) -> None:
         others = [w for w in self._first.values() if w.data.topic != wanted.data.topic]
@@ -240,9 +263,14 @@ class AsyncMessages:
         self._last = message
         return message
 
+    def leave(self) -> None:
+        """Say nothing of the last one: it is delivered again."""
+        last, self._last = self._last, None
+        if last is not None:
+            self._work.handed.abandon(last)
+
     def __del__(self) -> None:
-        if self._last is not None:
-            self._work.handed.abandon(self._last)
+        self.leave()
 
 
 def subscriptions(topics: Topics) -> list[Subscription]:
@@ -254,6 +282,14 @@ def subscriptions(topics: Topics) -> list[Subscription]:
     if isinstance(topics, Mapping):
         return [Subscription(topic, tags) for topic, tags in topics.items()]
     return [Subscription(topic) if isinstance(topic, str) else topic for topic in topics]
+
+
+def wanted_of(namespace: str, subscription: Subscription, handler: Handler | None = None) -> Wanted:
+    """What a subscription asks for."""
+    topic, expression = subscription.topic, subscription.expression
+    if subscription.kind == "tag":
+        return make_wanted(namespace, topic, tags=expression, handler=handler)
+    return make_wanted(namespace, topic, sql=expression, handler=handler)
 
 
 def _handler(call: Callable[[Any], Any] | None, batch: int | None) -> Handler | None:

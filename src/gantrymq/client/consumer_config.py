@@ -113,12 +113,10 @@ class ConsumerConfig:
         return FlowLimits(messages=self.flow_messages, size=self.flow_bytes, span=self.flow_span)
 
 
-class ConsumerArguments(ClientArguments, total=False):
-    """The settings of a consumer and its client as keyword arguments."""
+class PullArguments(ClientArguments, total=False):
+    """The settings of a pull consumer and its client as keyword arguments."""
 
-    ordered: bool
     broadcast: bool
-    concurrency: int
     flow_messages: int
     flow_bytes: int
     flow_span: int
@@ -129,12 +127,19 @@ class ConsumerArguments(ClientArguments, total=False):
     pull_wait: float
     commit_interval: float
     rebalance_interval: float
-    lock_interval: float
-    handler_timeout: float
-    close_timeout: float
     alarm_after: float
     check_subscriptions: bool
     offsets_directory: str | None
+
+
+class ConsumerArguments(PullArguments, total=False):
+    """The settings of a consumer that is given messages, and of its client."""
+
+    ordered: bool
+    concurrency: int
+    lock_interval: float
+    handler_timeout: float
+    close_timeout: float
     trace: bool
     trace_topic: str
     telemetry: bool

@@ -21,25 +21,29 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Collection, Coroutine
+from collections.abc import Awaitable, Callable, Collection, Coroutine
 from dataclasses import dataclass, field
 from math import inf
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from gantrymq.client.consumer_config import ConsumerConfig
 from gantrymq.client.engine import Engine
 from gantrymq.client.handling import Batch, Handler
 from gantrymq.client.hooks import ConsumeHook
+from gantrymq.client.identity import now_ms
 from gantrymq.client.offsets import OffsetStore
-from gantrymq.client.outcomes import Outcomes
 from gantrymq.client.reading import OwnedQueue, Reader
-from gantrymq.client.rebalance import LOCK_LASTS, Locks, Sharing, Unknown, differences
+from gantrymq.client.rebalance import LOCK_LASTS, Locks, Share, Sharing, Unknown, differences
+from gantrymq.errors import InvalidInput
 from gantrymq.flows.offsets import Start
+from gantrymq.flows.pulling import SQL, TAG, subscription_data
 from gantrymq.model import MessageQueue
 from gantrymq.protocol.enums import ConsumeFromWhere
 from gantrymq.protocol.groups import Subscription
-from gantrymq.protocol.names import is_retry_topic
+from gantrymq.protocol.names import is_retry_topic, wrap
+from gantrymq.protocol.validation import check_topic
 from gantrymq.rules.allocation import EVENLY, Strategy
+from gantrymq.rules.filtering import EVERYTHING
 from gantrymq.rules.redelivery import RetryPolicy
 
 log = logging.getLogger("gantrymq.client")
@@ -62,6 +66,8 @@ class Manner:
     retry: RetryPolicy = field(default_factory=RetryPolicy)
     config: ConsumerConfig = field(default_factory=ConsumerConfig)
     hooks: tuple[ConsumeHook, ...] = ()
+    commits: bool = True
+    """Whether offsets are committed without being asked to."""
 
     @property
     def in_order(self) -> bool:
@@ -98,6 +104,59 @@ class Wanted:
     handler: Handler | None
 
 
+def make_wanted(
+    namespace: str,
+    topic: str,
+    *,
+    tags: str = EVERYTHING,
+    sql: str | None = None,
+    handler: Handler | None = None,
+) -> Wanted:
+    """A topic and what is wanted of it, checked."""
+    check_topic(topic)
+    if sql is not None and tags != EVERYTHING:
+        raise InvalidInput(f"topic {topic}: messages are chosen by tags or by SQL, not both")
+    kind, expression = (TAG, tags) if sql is None else (SQL, sql)
+    data = subscription_data(wrap(namespace, topic), expression, kind, version=now_ms())
+    return Wanted(topic=topic, data=data, handler=handler)
+
+
+class Shares(Protocol):
+    """Whoever says which queues are ours."""
+
+    def round(self) -> Callable[[str], Awaitable[Share]]:
+        """What tells our share of each topic, for one rebalance."""
+        ...
+
+
+class Assigned:
+    """Queues that the user has chosen, whoever else reads them."""
+
+    def __init__(self) -> None:
+        self.queues: frozenset[MessageQueue] = frozenset()
+
+    def round(self) -> Callable[[str], Awaitable[Share]]:
+        """What tells our share of each topic."""
+
+        async def share_of(topic: str) -> Share:
+            ours = frozenset(queue for queue in self.queues if queue.topic == topic)
+            return Share(topic=topic, queues=ours, of=len(ours))
+
+        return share_of
+
+
+class Turns(Protocol):
+    """Whoever sees to it that one hand at a time is at an ordered queue."""
+
+    def enlist(self, queue: OwnedQueue) -> None:
+        """Have somebody handle what an ordered queue has, if it may be handled now."""
+        ...
+
+    async def until(self, condition: Callable[[], bool]) -> None:
+        """Return when `condition` holds; it is looked at whenever something was dealt with."""
+        ...
+
+
 class Holding:
     """The queues of one consumer."""
 
@@ -106,8 +165,9 @@ class Holding:
         engine: Engine,
         how: Manner,
         *,
-        outcomes: Outcomes,
+        turns: Turns,
         handler_of: Callable[[Batch], Handler],
+        shares: Shares | None = None,
     ) -> None:
         self.wanted: dict[str, Wanted] = {}
         """By topic."""
@@ -130,10 +190,12 @@ class Holding:
         self.on_round: Callable[[], None] = lambda: None
         """Called after each rebalance."""
         self._how = how
-        self._outcomes = outcomes
+        self._turns = turns
         self._handler_of = handler_of
         self._clock = engine.runtime.now
-        self._sharing = Sharing(engine, how.group, how.strategy, everything=how.everything)
+        self._sharing = shares or Sharing(
+            engine, how.group, how.strategy, everything=how.everything
+        )
         self._locks = Locks(engine, how.group)
         self._moves: set[asyncio.Task[None]] = set()
 
@@ -235,7 +297,8 @@ class Holding:
         *,
         locked_until: float = inf,
         offset: int | None = None,
-    ) -> None:
+        committed: int | None = None,
+    ) -> OwnedQueue:
         is_retry = is_retry_topic(key.topic)
         queue = OwnedQueue(
             key,
@@ -249,9 +312,10 @@ class Holding:
         )
         queue.locked_until = locked_until
         queue.paused = self.paused
-        queue.begin_at = offset
+        queue.begin_at, queue.committed = offset, committed
         self.queues[key] = queue
         self.reader.start(queue)
+        return queue
 
     def _share_limits(self, topic: str) -> None:
         config = self._how.config
@@ -270,7 +334,6 @@ class Holding:
     async def begin(self, queue: OwnedQueue) -> int:
         """Where to read a queue."""
         if queue.begin_at is not None:
-            queue.committed = queue.begin_at
             return queue.begin_at
         return await self.store.begin(queue.key, self._how.start)
 
@@ -300,7 +363,7 @@ class Holding:
     async def _hand_over(self, queue: OwnedQueue) -> None:
         try:
             await self._quiet(queue)
-            if queue.begun and queue.in_flight.committable != queue.committed:
+            if self._how.commits and queue.to_commit:
                 await self.store.commit({queue.key: queue.in_flight.committable})
             if self._how.locks_queues:
                 await self._locks.release([queue.key])
@@ -311,7 +374,7 @@ class Holding:
         """Wait for the handler that is at an ordered queue; nobody else may begin before."""
         try:
             async with asyncio.timeout(self._how.config.alarm_after):
-                await self._outcomes.until(lambda: not queue.in_turn)
+                await self._turns.until(lambda: not queue.in_turn)
         except TimeoutError:
             log.warning(
                 "group %s: %s is not ours any more, but for %.0fs its handler has not come to an"
@@ -320,7 +383,7 @@ class Holding:
                 queue,
                 self._how.config.alarm_after,
             )
-            await self._outcomes.until(lambda: not queue.in_turn)
+            await self._turns.until(lambda: not queue.in_turn)
 
     def moved(self, queue: OwnedQueue, offset: int, remark: str | None) -> None:
         """The broker does not have the offset that was to be read."""
@@ -355,20 +418,35 @@ class Holding:
     async def _take_again(self, queue: OwnedQueue, offset: int) -> None:
         try:
             await self._quiet(queue)
-            await self.store.commit({queue.key: offset})
+            if self._how.commits:
+                await self.store.commit({queue.key: offset})
         finally:
             self.leaving.pop(queue.key, None)
         wanted = self.wanted.get(queue.key.topic)
         if wanted is not None and not self.closing and queue.key not in self.queues:
-            self._own(queue.key, wanted, locked_until=queue.locked_until, offset=offset)
+            kept = offset if self._how.commits else None
+            self._own(
+                queue.key, wanted, locked_until=queue.locked_until, offset=offset, committed=kept
+            )
             self.again.set()
+
+    def seek(self, queue: OwnedQueue, offset: int) -> OwnedQueue:
+        """Go on at `offset` at once; nothing is committed by that alone."""
+        queue.stopped = True
+        queue.stop_reading()
+        new = self._own(
+            queue.key, self.wanted[queue.key.topic], offset=offset, committed=queue.committed
+        )
+        new.paused, new.limits = queue.paused, queue.limits
+        return new
 
     async def leave_all(self) -> dict[MessageQueue, int]:
         """Leave everything; how many messages were not handled, by queue."""
         queues = tuple(self.queues.values())
         for queue in queues:
             queue.stopped = True
-        await self.commit()
+        if self._how.commits:
+            await self.commit()
         for task in (moves := tuple(self._moves)):
             task.cancel()
         await asyncio.gather(*moves, return_exceptions=True)
@@ -389,7 +467,7 @@ class Holding:
         for key, queue in ordered.items():
             if key in ours:
                 queue.locked_until = asked + LOCK_LASTS
-                self._outcomes.enlist(queue)
+                self._turns.enlist(queue)
             elif self.queues.get(key) is queue and (
                 key in others or self._clock() >= queue.locked_until
             ):
@@ -403,7 +481,7 @@ class Holding:
         now = {
             key: (queue, queue.in_flight.committable)
             for key, queue in self.queues.items()
-            if queue.begun and queue.in_flight.committable != queue.committed
+            if queue.to_commit
         }
         if not now:
             return

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import asyncio
 import concurrent.futures
+import os
 import threading
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from typing import Any, Final, TypeVar
 
 from gantrymq.client.identity import Origin
@@ -20,6 +21,7 @@ from gantrymq.net.aio import loop_factory
 T = TypeVar("T")
 
 _NAME: Final = "gantrymq"
+_HEARS_AFTER: Final = 0.2
 
 
 class LoopThread:
@@ -34,6 +36,11 @@ class LoopThread:
         self._thread.start()
         self._ready.wait()
 
+    @property
+    def is_here(self) -> bool:
+        """Whether it is a thread of this process, and not of the one that we were forked from."""
+        return self._origin.is_here
+
     def call(self, work: Coroutine[Any, Any, T], timeout: float | None = None) -> T:
         """What `work` returns, run there while this thread waits."""
         if threading.current_thread() is self._thread:
@@ -44,14 +51,24 @@ class LoopThread:
             )
         future = self.submit(work)
         try:
-            return future.result(timeout)
+            return _result(future, timeout)
+        except concurrent.futures.CancelledError as gone:
+            raise ClosedError("the client was closed while it was waited for") from gone
         except BaseException:
             future.cancel()
             raise
 
+    def do(self, work: Callable[..., T], *args: Any) -> T:
+        """What a plain function returns, called there."""
+
+        async def there() -> T:
+            return work(*args)
+
+        return self.call(there())
+
     def submit(self, work: Coroutine[Any, Any, T]) -> concurrent.futures.Future[T]:
         """Have `work` done there."""
-        if not self._origin.is_here:
+        if not self.is_here:
             work.close()
             self._origin.check("this client")
         try:
@@ -74,6 +91,14 @@ class LoopThread:
         self._thread.join()
 
 
+def _result(future: concurrent.futures.Future[T], timeout: float | None) -> T:
+    """The result; on Windows a wait without end would not hear Ctrl-C."""
+    if timeout is None and os.name == "nt":
+        while not concurrent.futures.wait((future,), _HEARS_AFTER).done:
+            continue
+    return future.result(timeout)
+
+
 async def _wind_up(loop: asyncio.AbstractEventLoop) -> None:
     tasks = asyncio.all_tasks() - {asyncio.current_task()}
     for task in tasks:
@@ -90,7 +115,7 @@ _current: list[LoopThread] = []
 def borrow() -> LoopThread:
     """The thread, begun if need be; to be given back."""
     with _lock:
-        if _current and not _current[0]._origin.is_here:
+        if _current and not _current[0].is_here:
             _current.clear()  # of the process that we were forked from
         if not _current:
             _current.append(LoopThread())
@@ -102,7 +127,7 @@ def give_back(thread: LoopThread) -> None:
     """One user fewer; the last one ends it."""
     with _lock:
         thread._users -= 1
-        if thread._users > 0 or not thread._origin.is_here:
+        if thread._users > 0 or not thread.is_here:
             return
         if thread in _current:
             _current.remove(thread)

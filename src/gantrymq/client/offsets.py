@@ -19,7 +19,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Protocol
 
-from gantrymq.errors import ConnectFailed, GantryError, RemoteProtocolError
+from gantrymq.errors import ConnectFailed, GantryError, NotWritable, RemoteProtocolError
 from gantrymq.flows import offsets as flows
 from gantrymq.flows.offsets import Start
 from gantrymq.model import MessageQueue
@@ -52,6 +52,10 @@ class OffsetStore(Protocol):
         """Keep these; those that were kept."""
         ...
 
+    async def keep(self, offsets: Mapping[MessageQueue, int]) -> dict[MessageQueue, GantryError]:
+        """The same for those who want to know: what was not kept, and why."""
+        ...
+
 
 class BrokerOffsets:
     """Offsets of a group, each in the broker that has the queue."""
@@ -79,18 +83,27 @@ class BrokerOffsets:
 
     async def commit(self, offsets: Mapping[MessageQueue, int]) -> set[MessageQueue]:
         """Have the brokers keep these."""
-        outcomes = await asyncio.gather(*(self._commit(*entry) for entry in offsets.items()))
-        return {queue for queue, kept in zip(offsets, outcomes, strict=True) if kept}
+        failed = await self.keep(offsets)
+        for queue, error in failed.items():
+            log.info(
+                "offset %d of %s in %s is not kept: %s", offsets[queue], self._group, queue, error
+            )
+        return set(offsets) - failed.keys()
 
-    async def _commit(self, queue: MessageQueue, offset: int) -> bool:
+    async def keep(self, offsets: Mapping[MessageQueue, int]) -> dict[MessageQueue, GantryError]:
+        """The same; what was not kept, and why."""
+        outcomes = await asyncio.gather(*(self._keep(*entry) for entry in offsets.items()))
+        together = zip(offsets, outcomes, strict=True)
+        return {queue: error for queue, error in together if error is not None}
+
+    async def _keep(self, queue: MessageQueue, offset: int) -> GantryError | None:
         async with self._room:
             try:
                 address = self._address(queue)
                 await flows.commit(self._engine.runtime, address, queue, self._group, offset)
             except GantryError as error:
-                log.info("offset %d of %s in %s is not kept: %s", offset, self._group, queue, error)
-                return False
-        return True
+                return error
+        return None
 
     def _address(self, queue: MessageQueue) -> str:
         address = self._engine.routes.address(queue.broker)
@@ -128,15 +141,22 @@ class LocalOffsets:
 
     async def commit(self, offsets: Mapping[MessageQueue, int]) -> set[MessageQueue]:
         """Write these to the file, beside the others that are there."""
+        failed = await self.keep(offsets)
+        for error in set(failed.values()):
+            log.warning("%s", error)
+        return set(offsets) - failed.keys()
+
+    async def keep(self, offsets: Mapping[MessageQueue, int]) -> dict[MessageQueue, GantryError]:
+        """The same; what was not kept, and why."""
         if self._kept is None:
             self._kept = await asyncio.to_thread(read_offsets, self.path)
         self._kept.update(offsets)
         try:
             await asyncio.to_thread(write_offsets, self.path, dict(self._kept))
         except OSError as error:
-            log.warning("offsets cannot be written to %s: %s", self.path, error)
-            return set()
-        return set(offsets)
+            refused = NotWritable(f"offsets cannot be written to {self.path}: {error}")
+            return dict.fromkeys(offsets, refused)
+        return {}
 
 
 def local_path(directory: Path | None, client: str, group: str) -> Path:

@@ -128,6 +128,11 @@ class OwnedQueue:
         """Whether its messages are handled one after the other."""
         return self.waiting is not None
 
+    @property
+    def to_commit(self) -> bool:
+        """Whether the group has come further, or elsewhere, than what is kept of it."""
+        return self.begun and self.in_flight.committable != self.committed
+
     def next_in_order(self) -> Batch | None:
         """The next messages to be handled, if they may be handled now; for any thread."""
         waiting = self.waiting

@@ -23,20 +23,20 @@ from gantrymq.client.reading import OwnedQueue
 from gantrymq.protocol.running import PulledQueue, RunningInfo
 
 if TYPE_CHECKING:
-    from gantrymq.client.consuming import Consuming
+    from gantrymq.client.membership import GroupMember
 
 _MIB: Final = 1024 * 1024
 _VERSION: Final = "V5_5_0"
 
 
-def running_info(work: Consuming, *, stacks: bool) -> RunningInfo:
+def running_info(work: GroupMember, *, stacks: bool) -> RunningInfo:
     """Everything that can be said of a consumer now."""
     engine, how, holding = work.engine, work.how, work.holding
     now = engine.runtime.now()
     wall = now_ms()
     told = {
         "PROP_NAMESERVER_ADDR": "".join(f"{address};" for address in engine.name_servers),
-        "PROP_CONSUME_TYPE": "CONSUME_PASSIVELY",
+        "PROP_CONSUME_TYPE": str(work.consume_type),
         "PROP_CLIENT_VERSION": _VERSION,
         "PROP_CONSUMEORDERLY": str(how.in_order).lower(),
         "PROP_THREADPOOL_CORE_SIZE": str(how.config.concurrency),

@@ -47,8 +47,13 @@ class Problem:
         return f"{shown}{more}: {self.why} ({self.seconds:.0f}s)"
 
 
-def problems(holding: Holding, now: float, after: float) -> list[Problem]:
-    """What has stood still for longer than `after` seconds, by reason."""
+def problems(
+    holding: Holding, now: float, after: float, *, full_ones: bool = True
+) -> list[Problem]:
+    """What has stood still for longer than `after` seconds, by reason.
+
+    Without `full_ones`, it is no problem that as much is out as may be.
+    """
     found: dict[object, tuple[list[str], str, float]] = {}
 
     def note(what: MessageQueue | str, reason: object, why: str, since: float) -> None:
@@ -60,7 +65,8 @@ def problems(holding: Holding, now: float, after: float) -> list[Problem]:
         if queue.paused:
             continue
         if queue.blocked is not None:
-            note(key, key, f"nothing more is read: {queue.blocked}", queue.blocked_since)
+            if full_ones:
+                note(key, key, f"nothing more is read: {queue.blocked}", queue.blocked_since)
         elif queue.error is not None:
             reason = (key.broker, type(queue.error))
             note(key, reason, f"it is not read: {queue.error}", queue.last_pull)

@@ -22,9 +22,11 @@ from gantrymq.model import Message
 from gantrymq.protocol.names import (
     DEFAULT_CONSUMER_GROUP,
     DEFAULT_PRODUCER_GROUP,
+    PREDEFINED_GROUPS,
     UNSENDABLE_TOPICS,
     is_dead_letter_topic,
     is_retry_topic,
+    is_system_group,
     is_system_topic,
 )
 from gantrymq.wire import properties as names
@@ -115,6 +117,11 @@ def check_consumer_group(group: str) -> None:
         raise InvalidInput(
             f"consumerGroup can not equal {DEFAULT_CONSUMER_GROUP}, please specify another one:"
             f" consumers of one group share its messages"
+        )
+    if group in PREDEFINED_GROUPS or is_system_group(group):
+        raise InvalidInput(
+            f"consumerGroup can not equal {group}, please specify another one: RocketMQ has uses of"
+            f" its own for it"
         )
 
 
