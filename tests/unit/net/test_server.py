@@ -210,3 +210,17 @@ def test_a_host_that_does_not_answer_times_out(memory: World) -> None:
         assert asyncio.get_running_loop().time() == pytest.approx(3)
 
     memory.run(main())
+
+
+def test_a_request_and_the_end_of_its_connection_may_come_together(anywhere: World) -> None:
+    async def main() -> None:
+        owner = Parrot()
+        async with await anywhere.serve(owner) as server:
+            wire = await Wire.to(server, anywhere.network)
+            wire.transport.write(frame(Echo(how="wait")) + bytes(8))  # and nothing that is a frame
+            await wire.lost
+            await until(lambda: not server.peers)
+            assert owner.heard == ["wait"]
+            assert owner.waiting == owner.cancelled == 0
+
+    anywhere.run(main())
