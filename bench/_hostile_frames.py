@@ -88,9 +88,10 @@ class Shot:
 class Frames:
     """Makes shots from a random source."""
 
-    def __init__(self, random: Random) -> None:
+    def __init__(self, random: Random, *, sorts: int | None = None) -> None:
+        """With `sorts`, sound frames of that many requests and replies are damaged, not of all."""
         self._random = random
-        self._commands = list(fuzz.sample_commands(random))
+        self._commands = list(fuzz.sample_commands(random, sorts=sorts))
         self._requests = [one for one in self._commands if not one.is_response]
         self._with_bodies = [one for one in self._requests if len(one.body)]
         self._frames = fuzz.frames_of(self._commands)

@@ -188,11 +188,15 @@ def frames_of(commands: Iterable[Command]) -> list[bytes]:
     return frames
 
 
-def sample_commands(random: Random) -> Iterator[Command]:
-    for cls in sorted(set(REQUESTS.values()), key=str):
+def sample_commands(random: Random, *, sorts: int | None = None) -> Iterator[Command]:
+    """Several of each, or of some of the requests and of the replies."""
+    requests, replies = sorted(set(REQUESTS.values()), key=str), list(enumerate(REPLIES))
+    if sorts is not None:
+        requests, replies = random.sample(requests, sorts), random.sample(replies, sorts)
+    for cls in requests:
         for request in some(cls, random):
             yield request.command()
-    for number, kind in enumerate(REPLIES):
+    for number, kind in replies:
         for reply in some(kind, random):
             command = reply.command()
             command.flag, command.opaque = RESPONSE, number

@@ -29,18 +29,23 @@ from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
-from typing import Any, Final
+from typing import Final
 
 _HERE: Final = Path(__file__).resolve().parent
 for _place in (_HERE, _HERE.parent, _HERE.parent / "tests" / "interop"):
     if str(_place) not in sys.path:
         sys.path.insert(0, str(_place))
 
+import _hostile_frames as kinds  # noqa: E402
 import fuzz  # noqa: E402
-from _hostile_frames import Frames, Shot  # noqa: E402
+import jars  # noqa: E402
+from gantry import Gantry  # noqa: E402
+from peer import JavaPeer  # noqa: E402
 
 from gantrymq.errors import RemoteProtocolError  # noqa: E402
 from gantrymq.net.addresses import split_address  # noqa: E402
+from gantrymq.net.blocking import BlockingPeer  # noqa: E402
+from gantrymq.protocol.statistics import GetTopicStats  # noqa: E402
 from gantrymq.wire.command import Command, HeaderType  # noqa: E402
 from gantrymq.wire.connection import Connection  # noqa: E402
 
@@ -74,21 +79,33 @@ class Outcome:
     slowest: float = 0.0
     """Seconds that a sound request waited for its answer."""
 
+    def __str__(self) -> str:
+        kinds_of_frames = ", ".join(f"{name} {count:,}" for name, count in self.kinds.items())
+        codes = ", ".join(f"{code}: {count:,}" for code, count in self.answers.most_common(12))
+        return (
+            f"{self.frames:,} frames over {self.connections:,} connections,"
+            f" {self.ended_by_peer:,} of them ended by the servers\nkinds: {kinds_of_frames}\n"
+            f"answers by code: {codes}\nthe slowest sound request waited"
+            f" {self.slowest * 1000:.0f} ms"
+        )
+
 
 class Attack:
     """Sends so many frames over so many connections at a time."""
 
-    def __init__(self, targets: list[str], frames: Frames, random: Random, *, count: int) -> None:
+    def __init__(
+        self, targets: list[str], frames: kinds.Frames, random: Random, *, count: int
+    ) -> None:
         self.outcome = Outcome()
         self._targets = targets
         self._frames = frames
         self._random = random
-        self._count = count
+        self.count = count
 
     @property
     def done(self) -> bool:
         """Whether all frames are out."""
-        return self.outcome.frames >= self._count
+        return self.outcome.frames >= self.count
 
     async def run(self, connections: int) -> None:
         """Return when all frames are out."""
@@ -149,7 +166,7 @@ class _Wire:
         self._ended = False
         self._reading = asyncio.create_task(self._read())
 
-    async def write(self, shot: Shot) -> None:
+    async def write(self, shot: kinds.Shot) -> None:
         """Send it, however slowly the peer reads."""
         self._writer.write(shot.data)
         async with asyncio.timeout(PATIENCE):
@@ -229,12 +246,15 @@ class Workers:
         self._stop = threading.Event()
         self._problems: list[str] = []
 
+    def __str__(self) -> str:
+        return (
+            f"Java sent and took {self.sent:,} messages, 20 in a row in"
+            f" {self.slowest * 1000:.0f} ms at most"
+        )
+
     @contextmanager
     def working(self) -> Iterator[None]:
         """They work for the length of the block; `Noticed` where something was not as always."""
-        import jars
-        from peer import JavaPeer
-
         with JavaPeer(jars.CURRENT) as producer, JavaPeer(jars.CURRENT) as consumer:
             self._send(producer, 0)  # so that the topic is there
             consumer.ask(
@@ -261,7 +281,7 @@ class Workers:
     def _about(self) -> dict[str, str]:
         return {"topic": self.TOPIC} | self._at
 
-    def _work(self, producer: Any, consumer: Any) -> None:
+    def _work(self, producer: JavaPeer, consumer: JavaPeer) -> None:
         try:
             while not self._stop.is_set():
                 self._send(producer, self.sent)
@@ -269,7 +289,7 @@ class Workers:
         except Exception as error:  # told by whoever waits for this thread
             self._problems.append(f"{type(error).__name__}: {error}")
 
-    def _send(self, producer: Any, first: int) -> None:
+    def _send(self, producer: JavaPeer, first: int) -> None:
         bodies = [b"%d" % number for number in range(first, first + 20)]
         messages = [{"body": body, "tag": "A", "keys": "k"} for body in bodies]
         began = time.monotonic()
@@ -283,7 +303,7 @@ class Workers:
         self.sent += len(bodies)
         self._left.update(bodies)
 
-    def _take(self, consumer: Any, seconds: float) -> None:
+    def _take(self, consumer: JavaPeer, seconds: float) -> None:
         asked = {"name": "w", "count": self._left.total(), "wait_ms": int(seconds * 1000)}
         (taken,) = consumer.ask("consumer.take", [asked])
         self._left.subtract(bytes(one["body"]) for one in taken)
@@ -306,16 +326,26 @@ def _status(pid: int, name: str) -> int:
     return int(found[1]) * 1024 if found else 0
 
 
-def metrics(url: str) -> Counter[str]:
-    """The counters whose name says that something was refused or ended, each summed up."""
+def counters(url: str) -> Counter[str]:
+    """What was refused, ended and made, each kind summed up."""
     with urllib.request.urlopen(url, timeout=30) as page:
         text = page.read().decode()
     found: Counter[str] = Counter()
     for name, labels, value in re.findall(r"^(\w+)(\{.*\})? (\S+)$", text, re.MULTILINE):
-        if name == "gantry_connections_ended_total":
-            name += str(re.findall(r'reason="\w+"', labels))
-        found[name] += float(value)  # type: ignore[assignment]
+        if name in _COUNTED:
+            reason = "".join(re.findall(r'reason="(\w+)"', labels))
+            found[f"{name} {reason}".strip()] += int(float(value))
     return found
+
+
+_COUNTED: Final = (
+    "gantry_connections",
+    "gantry_connections_ended_total",
+    "gantry_connections_refused_total",
+    "gantry_requests_refused_total",
+    "rocketmq_topic_number",
+    "rocketmq_consumer_group_number",
+)
 
 
 class Memory:
@@ -324,19 +354,26 @@ class Memory:
     def __init__(self, pid: int) -> None:
         self.pid = pid
         self.start = own_memory(pid)
-        self.quarter = 0
-        self.most = 0
+        self.quarter = self.most = self.start
+        self._past_quarter = False
 
-    async def watch(self, attack: Attack, count: int) -> None:
-        """Look at it until the attack is over."""
-        while not attack.done:
+    async def watch(self, attack: Attack) -> None:
+        """Look at it until somebody cancels this."""
+        while True:
             now = own_memory(self.pid)
             self.most = max(self.most, now)
-            if not self.quarter and attack.outcome.frames >= count // 4:
-                self.quarter = now
+            if not self._past_quarter:
+                self.quarter, self._past_quarter = now, attack.outcome.frames >= attack.count // 4
             if sys.stderr.isatty():
                 print(f"\r{attack.outcome.frames:,} {_mib(now)}", end="", file=sys.stderr)
             await asyncio.sleep(0.25)
+
+    def __str__(self) -> str:
+        return (
+            f"memory of its own: {_mib(self.start)} at first, {_mib(self.quarter)} after a"
+            f" quarter, {_mib(self.most)} at most, {_mib(own_memory(self.pid))} at the end; with"
+            f" mapped files {_mib(_status(self.pid, 'VmRSS'))}"
+        )
 
 
 def _mib(size: float) -> str:
@@ -346,88 +383,79 @@ def _mib(size: float) -> str:
 # --- the run --------------------------------------------------------------------------------------
 
 
-async def fire(attack: Attack, memory: Memory, options: argparse.Namespace) -> None:
+async def fire(attack: Attack, memory: Memory, connections: int) -> None:
     """The attack, looked at from outside."""
-    watch = asyncio.create_task(memory.watch(attack, options.frames))
+    watch = asyncio.create_task(memory.watch(attack))
     try:
-        await attack.run(options.connections)
+        await attack.run(connections)
     finally:
         watch.cancel()
 
 
-def report(attack: Attack, memory: Memory, before: Counter[str], after: Counter[str]) -> None:
-    outcome = attack.outcome
-    print(
-        f"{outcome.frames:,} frames over {outcome.connections:,} connections,"
-        f" {outcome.ended_by_peer:,} of them ended by the servers; the slowest sound request"
-        f" waited {outcome.slowest * 1000:.0f} ms"
-    )
-    print("kinds: " + ", ".join(f"{name} {count:,}" for name, count in outcome.kinds.items()))
-    codes = ", ".join(f"{code}: {count:,}" for code, count in outcome.answers.most_common(12))
-    print(f"answers by code: {codes}")
-    for name in sorted(after):
-        if (
-            "ended" in name
-            or "refused" in name
-            or name
-            in ("gantry_connections", "rocketmq_topic_number", "rocketmq_consumer_group_number")
-        ):
-            print(f"  {name} {before[name]:,.0f} -> {after[name]:,.0f}")
-    print(
-        f"memory of its own: {_mib(memory.start)} at first, {_mib(memory.quarter)} after a quarter,"
-        f" {_mib(memory.most)} at most, {_mib(own_memory(memory.pid))} at the end"
-        f" (with mapped files {_mib(_status(memory.pid, 'VmRSS'))})"
-    )
+def run(gantry: Gantry, options: argparse.Namespace) -> None:
+    """All of it; `Noticed` where anybody noticed."""
+    random = Random(options.seed)
+    page, memory = str(gantry.facts["metrics"]), Memory(int(gantry.facts["pid"]))
+    host, port = split_address(gantry.broker)
+    targets = [gantry.broker] * 6 + [gantry.name_server] * 3 + [f"{host}:{port - 2}"]
+    attack = Attack(targets, kinds.Frames(random), random, count=options.frames)
+    workers, before, began = Workers(gantry.name_server), counters(page), time.monotonic()
+    with nullcontext() if options.without_java else workers.working():
+        asyncio.run(fire(attack, memory, options.connections))
+    print(f"{attack.outcome}; {time.monotonic() - began:.0f} s")
+    after = counters(page)
+    print("\n".join(f"  {name}: {before[name]:,} -> {after[name]:,}" for name in sorted(after)))
+    print(memory)
+    print(f"{workers}\n")
+    check_servers(gantry, memory, grown={name: after[name] - before[name] for name in after})
+    if not options.without_java:
+        check_store(gantry, workers)
+
+
+def check_servers(gantry: Gantry, memory: Memory, grown: dict[str, int]) -> None:
+    """The process is the same one, has not grown, and has counted what happened."""
+    if said := _LOG_LINE.search(text := gantry.log.read_text(errors="replace")):
+        raise Noticed(f"the log has: {text[said.start() :][:2000]}")
+    more = own_memory(memory.pid) - memory.quarter
+    if more > GROWTH:
+        raise Noticed(f"memory grew by {_mib(more)} after the first quarter")
+    for name in ("gantry_connections_ended_total bad_frame", "gantry_requests_refused_total"):
+        if grown[name] <= 0:
+            raise Noticed(f"{name} did not move")
+    if grown["gantry_connections"] > 0:
+        raise Noticed(f"{grown['gantry_connections']} connections are open that were ended")
+
+
+def check_store(gantry: Gantry, workers: Workers) -> None:
+    """What was sent is still there after a restart."""
+    gantry.stop()
+    gantry.start()
+    with BlockingPeer.connect(gantry.broker) as peer:
+        queues = peer.call(GetTopicStats(topic=workers.TOPIC), timeout=10).queues
+    there = sum(bounds.max_offset for bounds in queues.values())
+    if there != workers.sent:
+        raise Noticed(f"{workers.sent} messages were sent, {there} are there")
 
 
 def main() -> None:
-    from gantry import Gantry
-
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--frames", type=int, default=200_000)
     parser.add_argument("--connections", type=int, default=50)
     parser.add_argument("--seed", type=int, default=time.time_ns() & 0xFFFFFFFF)
-    parser.add_argument("--without-java", action="store_true")
+    parser.add_argument("--without-java", action="store_true", help="nobody works meanwhile")
     options = parser.parse_args()
-    print(f"seed {options.seed}")
-    random = Random(options.seed)
-    frames = Frames(random)
+    print(f"seed {options.seed}", flush=True)
     with Gantry() as gantry:
-        gantry.keep = True
-        pid, page = int(gantry.facts["pid"]), str(gantry.facts["metrics"])
-        host, port = split_address(gantry.broker)
-        targets = [gantry.broker] * 6 + [gantry.name_server] * 3 + [f"{host}:{port - 2}"]
-        attack = Attack(targets, frames, random, count=options.frames)
-        memory, before, workers = Memory(pid), metrics(page), Workers(gantry.name_server)
-        began = time.monotonic()
-        with nullcontext() if options.without_java else workers.working():
-            asyncio.run(fire(attack, memory, options))
-        after = metrics(page)
-        report(attack, memory, before, after)
-        print(
-            f"{time.monotonic() - began:.0f} s; Java sent and took {workers.sent:,} messages, 20 of"
-            f" them in {workers.slowest * 1000:.0f} ms at most"
-        )
-        check(gantry, attack, memory, before, after)
-        gantry.keep = False
-
-
-def check(
-    gantry: Any, attack: Attack, memory: Memory, before: Counter[str], after: Counter[str]
-) -> None:
-    if int(gantry.facts["pid"]) != memory.pid or not Path(f"/proc/{memory.pid}").exists():
-        raise Noticed("the process is another one")
-    if said := _LOG_LINE.search(text := gantry.log.read_text(errors="replace")):
-        raise Noticed(f"the log in {gantry.log} has: {text[said.start() :][:2000]}")
-    grown = own_memory(memory.pid) - memory.quarter
-    if grown > GROWTH:
-        raise Noticed(f"memory grew by {_mib(grown)} after the first quarter")
-    gantry.stop()
-    gantry.start()
+        try:
+            run(gantry, options)
+        except BaseException as error:
+            gantry.keep = True
+            print(f"its log and files are kept in {gantry.home}")
+            if isinstance(error, Noticed):
+                sys.exit(f"noticed: {error}")
+            raise
+    print("nobody noticed anything")
 
 
 if __name__ == "__main__":
-    try:
-        main()
-    except Noticed as noticed:
-        sys.exit(f"noticed: {noticed}")
+    main()
