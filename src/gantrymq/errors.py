@@ -99,6 +99,8 @@ class RouteError(GantryError):
     """It is not known where to send to or read from. `code` is the one that Java clients give."""
 
     code: ClassVar[int] = 0
+    hint: str = ""
+    """What the cause may be, and what would help; the text ends with it."""
 
 
 class NoNameServers(RouteError):

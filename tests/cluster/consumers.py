@@ -30,8 +30,12 @@ QUEUES = 4
 class Site:
     """A name server and brokers, on the same ports and files however often they are restarted."""
 
-    def __init__(self, where: World, directory: Path, brokers: tuple[str, ...] = ("a",)) -> None:
+    def __init__(
+        self, where: World, directory: Path, brokers: tuple[str, ...] = ("a",), **settings: Any
+    ) -> None:
+        """`settings` are those of its brokers; `__` stands for the dot in their names."""
         self.where = where
+        self._settings = settings
         self.directory = directory
         self.brokers: dict[str, BrokerServer] = {}
         self._names = brokers
@@ -68,13 +72,12 @@ class Site:
         await self._naming.__aexit__(None, None, None)
 
     async def start(self, name: str) -> BrokerServer:
-        server = make(
-            self.where,
-            self.directory / f"store-{name}",
-            identity__name=f"broker-{name}",
-            listen__port=self._ports.get(name, 0),
-            registering__name_servers=self.names.address,
-        )
+        own = {
+            "identity__name": f"broker-{name}",
+            "listen__port": self._ports.get(name, 0),
+            "registering__name_servers": self.names.address,
+        }
+        server = make(self.where, self.directory / f"store-{name}", **(own | self._settings))
         await server.start()
         self.brokers[name] = server
         self._ports[name] = split_address(server.address)[1]

@@ -25,7 +25,7 @@ from gantrymq.net.addresses import parse_name_servers
 from gantrymq.net.options import PeerOptions
 from gantrymq.net.tls import ClientTls, TlsFiles
 from gantrymq.protocol.signing import Credentials
-from gantrymq.settings import Seconds, at_least, load, millis, setting
+from gantrymq.settings import Seconds, at_least, load, millis, nearest, rows, setting
 from gantrymq.wire.command import HeaderType
 
 SCHEME: Final = "rmq"
@@ -210,7 +210,15 @@ def load_config(
     for name in others:
         found.pop(name, None)
         given.pop(name, None)
+    _check_names({*found, *given}, others)
     return load(ClientConfig, file=found, environ=own, prefix=_PREFIX, flags=given).value
+
+
+def _check_names(given: AbstractSet[str], others: AbstractSet[str]) -> None:
+    """Names that nobody knows are asked about with those in mind that somebody else reads."""
+    known = {row.path for row in rows(ClientConfig)}
+    for name in sorted(given - known):
+        raise ConfigError(f"there is no setting {name}{nearest(name, known | others)}")
 
 
 def parse_url(url: str) -> dict[str, Any]:

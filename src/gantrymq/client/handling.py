@@ -328,7 +328,10 @@ class AsyncHands:
         """Either it took too long, or it cancelled itself, or we are closing."""
         if hand.expired:
             took = self._clock() - hand.started
-            return HandlerTimeout(f"the handler was not done after {took:.1f}s, and was cancelled")
+            return HandlerTimeout(
+                f"the handler was not done after {took:.1f}s, and was cancelled; give it longer"
+                f" with handler_timeout="
+            )
         if hand.task.cancelling():
             raise error
         return error

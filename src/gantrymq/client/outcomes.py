@@ -113,7 +113,8 @@ class Outcomes:
     def overdue(self, queue: OwnedQueue, batch: Batch, seconds: float) -> None:
         """Messages were taken from a handler that cannot be stopped; its word does not count."""
         error = HandlerTimeout(
-            f"the handler was not done after {seconds:.1f}s; it goes on all the same"
+            f"the handler was not done after {seconds:.1f}s, and its message is given back, though"
+            f" it goes on all the same; give it longer with handler_timeout="
         )
         self._failed(queue, batch, error, seconds)
 

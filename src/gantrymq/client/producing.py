@@ -191,7 +191,7 @@ class Producing(Member):
         if message.delay is None and message.deliver_at is None:
             return drafting.one(message, found, kind=how.kind)
         drafting.one(message, found)  # complain of what is wrong before asking anyone
-        version = await channel.sender.places.oldest_version(drafting.topic_of(message))
+        version = await sending.oldest_version(channel.runtime, channel.sender, message)
         return drafting.one(message, found, version=version, kind=how.kind)
 
     async def send(

@@ -131,9 +131,16 @@ class Routes:
         if known is None or known.to_publish is None:
             known = await self._look_up(topic, default, timeout)
         if known.to_publish is None:
-            raise NoRoute(
-                f"topic {topic} has no queue that can be written to: {_unwritable(known.route)}"
+            hint = (
+                "permission 4 is for reading alone. `mqadmin updateTopicPerm` opens a topic,"
+                " brokerPermission=6 a broker"
             )
+            error = NoRoute(
+                f"topic {topic} has no queue that can be written to: {_unwritable(known.route)};"
+                f" {hint}"
+            )
+            error.hint = hint
+            raise error
         return known.to_publish
 
     async def queues_to_subscribe(self, topic: str) -> tuple[MessageQueue, ...]:

@@ -12,7 +12,7 @@ from __future__ import annotations
 from base64 import urlsafe_b64decode
 from typing import Final, NamedTuple
 
-from gantrymq.errors import ClusterTooOld, InvalidInput, NoAddress, NotSupported
+from gantrymq.errors import ClusterTooOld, InvalidInput, NoAddress, NoPermission, NotSupported
 from gantrymq.flows.sending import Sender
 from gantrymq.protocol.sending import RecallMessage
 from gantrymq.runtime import Runtime
@@ -56,6 +56,11 @@ async def recall(runtime: Runtime, sender: Sender, handle: str, *, timeout: floa
     request = RecallMessage(group=rules.group, topic=what.topic, handle=handle, broker=what.broker)
     try:
         return (await runtime.call(address, request, timeout=timeout)).message_id
+    except NoPermission as refusal:
+        raise NoPermission.because(
+            f"broker {what.broker} refuses to take the message back: {refusal.remark}; brokers do"
+            f" it with recallMessageEnable=true, for access keys that may send there"
+        ) from refusal
     except NotSupported as refusal:
         raise ClusterTooOld(
             f"broker {what.broker} cannot take messages back; RocketMQ can from 5.3.2 on"

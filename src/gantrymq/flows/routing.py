@@ -27,6 +27,7 @@ from gantrymq.errors import (
     GantryError,
     NoNameServers,
     NoRoute,
+    NotSupported,
     ReplyError,
     TopicNotFound,
     TransportError,
@@ -49,6 +50,15 @@ R = TypeVar("R", bound=Reply)
 MASTER: Final = 0
 CALL_TIMEOUT: Final = 3.0
 DEFAULT_TOPIC_QUEUES: Final = 4
+
+SILENT: Final = (
+    "is one running there, and can it be reached from here? Where it is looked for is what the URL"
+    " says, or else GANTRY_URL or NAMESRV_ADDR"
+)
+_NO_NAME_SERVER: Final = (
+    "{} does not know what a route is; is it a name server? These listen on port 9876 as a rule,"
+    " and brokers on 10911"
+)
 
 
 class NameServers:
@@ -95,8 +105,10 @@ async def ask_name_servers(
         share = left / (len(addresses) - number)  # a silent one must not use up what others need
         try:
             reply = await runtime.call(address, request, timeout=share)
-        except ReplyError:
+        except ReplyError as refusal:
             _note(name_servers, address)
+            if isinstance(refusal, NotSupported) and isinstance(request, GetRoute):
+                raise NotSupported.because(_NO_NAME_SERVER.format(address)) from refusal
             raise
         except TransportError as error:
             failures.append(str(error))
@@ -104,7 +116,7 @@ async def ask_name_servers(
         else:
             _note(name_servers, address)
             return reply
-    text = f"no name server answered {request} in {timeout:.1f}s: {'; '.join(failures)}"
+    text = f"no name server answered {request} in {timeout:.1f}s: {', '.join(failures)}; {SILENT}"
     raise (CallTimeout if isinstance(last, CallTimeout) else ConnectFailed)(text) from last
 
 
@@ -128,7 +140,7 @@ async def fetch_route(
     except TopicNotFound as refusal:
         left = max(0.1, timeout - (runtime.now() - started))
         why = await explain_no_route(runtime, name_servers, topic, timeout=left)
-        raise NoRoute(f"no route info of this topic: {topic}; {why}") from refusal
+        raise _no_route(topic, why) from refusal
 
 
 async def fetch_route_to_publish(
@@ -158,8 +170,14 @@ async def fetch_route_to_publish(
         reply = await ask_name_servers(runtime, name_servers, borrow, timeout=left)
     except TopicNotFound:
         why = await explain_no_route(runtime, name_servers, topic, timeout=left)
-        raise NoRoute(f"no route info of this topic: {topic}; {why}") from own
+        raise _no_route(topic, why) from own
     return capped(reply.route, default_topic_queues), False
+
+
+def _no_route(topic: str, why: str) -> NoRoute:
+    error = NoRoute(f"no route info of this topic: {topic}; {why}")
+    error.hint = why
+    return error
 
 
 async def explain_no_route(

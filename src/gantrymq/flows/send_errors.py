@@ -26,6 +26,7 @@ from gantrymq.errors import (
     TopicNotFound,
     TransportError,
 )
+from gantrymq.flows.routing import SILENT
 
 CONNECT: Final = 10001
 NO_ANSWER: Final = 10002
@@ -52,8 +53,9 @@ _HINTS: Final[tuple[tuple[type[GantryError], str], ...]] = (
     ),
     (
         ServiceUnavailable,
-        "the broker does not take messages now: its disk is fuller than diskMaxUsedSpaceRatio"
-        " allows, or it is a replica, or shutting down; its remark says which",
+        "the broker does not take messages now: its disk is fuller than diskSpaceWarningLevelRatio"
+        " allows (90 % unless set otherwise), or it is a replica, or shutting down; its remark says"
+        " which. Make room there, or have messages kept for less long (fileReservedTime)",
     ),
     (
         MessageIllegal,
@@ -150,7 +152,10 @@ def gave_up(
 
 def before_any(topic: str, error: GantryError, elapsed: float) -> SendFailed:
     """The error of a send that found nowhere to send to."""
-    return SendFailed(str(error), topic=topic, elapsed=elapsed, code=code_of(error))
+    hint = SILENT if isinstance(error, TransportError) else ""
+    if isinstance(error, RouteError):
+        hint = error.hint
+    return SendFailed(str(error), topic=topic, elapsed=elapsed, code=code_of(error), hint=hint)
 
 
 def _is_about_timers(error: ReplyError) -> bool:

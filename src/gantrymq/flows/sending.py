@@ -340,34 +340,50 @@ async def send_oneway(
         if choice is None
         else choice.queue_for(queues, draft.topic, draft.messages[0])
     )
+    try:
+        await _tell(runtime, sender, draft, queue)
+    except _OURS:
+        raise
+    except GantryError as error:
+        trail = Trail([queue.broker])
+        trail.failed(error)
+        elapsed = runtime.now() - started
+        raise gave_up(draft.messages[0].topic, trail, elapsed, error) from error
+
+
+async def _tell(runtime: Runtime, sender: Sender, draft: Draft, queue: MessageQueue) -> None:
+    """Send the draft to `queue`, and wait for nothing."""
     address = await _address(sender, draft, queue)
     request = draft.request
     request.queue_id = queue.queue_id
     request.broker = queue.broker
+    hooks = sender.hooks
+    if hooks is None:
+        request.properties = names.join(draft.properties)
+        await runtime.tell(address, request)
+        return
     seen = Attempt(draft, queue, address, "oneway")
-    if sender.hooks is not None:
-        sender.hooks.check(seen)
-        sender.hooks.before(seen)
+    hooks.check(seen)
+    hooks.before(seen)
     request.properties = names.join(draft.properties)
     try:
         await runtime.tell(address, request)
+    except BaseException as error:
+        seen.error = error
+        raise
+    finally:
+        hooks.after(seen)
+
+
+async def oldest_version(runtime: Runtime, sender: Sender, message: Message) -> int:
+    """The version that says how `message` is delayed; `SendFailed` if no broker tells."""
+    started = runtime.now()
+    try:
+        return await sender.places.oldest_version(sender.drafting.topic_of(message))
     except ClosedError:
         raise
     except GantryError as error:
-        seen.error = error
-        trail = Trail([queue.broker])
-        elapsed = runtime.now() - started
-        raise gave_up(draft.messages[0].topic, trail, elapsed, error) from error
-    finally:
-        if sender.hooks is not None:
-            sender.hooks.after(seen)
-
-
-async def oldest_version(sender: Sender, message: Message, topic: str) -> int | None:
-    """The version that says how `message` is delayed; None where it does not matter."""
-    if message.delay is None and message.deliver_at is None:
-        return None
-    return await sender.places.oldest_version(topic)
+        raise before_any(message.topic, error, runtime.now() - started) from error
 
 
 # --- steps ----------------------------------------------------------------------------------------

@@ -78,6 +78,7 @@ async def begin(
     choice: Choice | None = None,
 ) -> Half:
     """Store the half message; one that is stored, but not safely, is taken back."""
+    started = runtime.now()
     receipt = await sending.send(runtime, sender, draft, timeout=timeout, choice=choice)
     half = Half(draft=draft, receipt=receipt, group=draft.properties[names.PRODUCER_GROUP])
     if receipt.status is not SendStatus.OK:
@@ -87,6 +88,7 @@ async def begin(
             f" go on, and was rolled back: Topic: {draft.messages[0].topic}",
             topic=draft.messages[0].topic,
             brokers=(receipt.queue.broker,),
+            elapsed=runtime.now() - started,
             code=int(receipt.status),
         )
     return half
