@@ -31,6 +31,7 @@ from types import TracebackType
 from typing import Any, Concatenate, Final, ParamSpec, Self, TypeVar, Unpack
 
 from gantrymq.client.config import ClientArguments, ClientConfig, load_config
+from gantrymq.client.identity import Origin
 from gantrymq.errors import ClosedError
 from gantrymq.flows import (
     clusters,
@@ -67,12 +68,14 @@ class _Admin:
         self.config: Final = config
         self._timeout = timeout
         self._reach: Reach | None = None
+        self._origin: Final = Origin()
 
     @property
     def reach(self) -> Reach:
         """What flows of administration take; for those that are no method here."""
         if self._reach is None:
             raise ClosedError(f"this {type(self).__name__} was closed, or not opened yet")
+        self._origin.check(f"this {type(self).__name__}")
         return self._reach
 
     def __repr__(self) -> str:
@@ -165,7 +168,8 @@ class Admin(_Admin):
     def close(self) -> None:
         """Close the connections."""
         self._reach = None
-        self._pool.close()
+        if self._origin.is_here:
+            self._pool.close()
 
     def __enter__(self) -> Self:
         return self
@@ -274,7 +278,8 @@ class AsyncAdmin(_Admin):
         self._reach = None
         if self._pool is not None:
             pool, self._pool = self._pool, None
-            await pool.close()
+            if self._origin.is_here:
+                await pool.close()
 
     async def __aenter__(self) -> Self:
         await self.open()

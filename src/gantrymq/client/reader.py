@@ -19,7 +19,8 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Final, Literal, Self, TypeAlias, Unpack
 
 from gantrymq.client.config import ClientArguments, ClientConfig, load_config
-from gantrymq.errors import ConfigError, DataLost, InvalidInput, NoRoute
+from gantrymq.client.identity import Origin
+from gantrymq.errors import ClosedError, ConfigError, DataLost, InvalidInput, NoRoute
 from gantrymq.flows import offsets, reading, routing
 from gantrymq.flows.offsets import Bounds
 from gantrymq.flows.reading import SQL, TAG, Gap, Piece, ReadTerms, Stretch
@@ -311,7 +312,28 @@ def read_terms(
     return replace(terms, expression=sql, expression_type=SQL)
 
 
-class AsyncReader:
+class _Open:
+    """What both readers are: usable until they are closed, in the process that made them."""
+
+    def __init__(self, core: _Core) -> None:
+        self._core = core
+        self._origin = Origin()
+        self._closed = False
+
+    @property
+    def _reads(self) -> _Core:
+        if self._closed:
+            raise ClosedError(f"this {type(self).__name__} was closed; make a new one to go on")
+        self._origin.check(f"this {type(self).__name__}")
+        return self._core
+
+    def _closes(self) -> bool:
+        """It is being closed; whether there is anything of this process's to close."""
+        closed, self._closed = self._closed, True
+        return not closed and self._origin.is_here
+
+
+class AsyncReader(_Open):
     """Reads parts of topics.
 
     ```python
@@ -343,19 +365,19 @@ class AsyncReader:
             network=Tcp(tls=config.client_tls) if network is None else network,
             connect_timeout=config.connect_timeout,
         )
-        self._core = _Core(config, AsyncRuntime(self._pool), terms, on_loss)
+        super().__init__(_Core(config, AsyncRuntime(self._pool), terms, on_loss))
 
     async def queues(self, topic: str) -> tuple[MessageQueue, ...]:
         """The queues of `topic` that can be read."""
-        return await self._core.places.queues(topic)
+        return await self._reads.places.queues(topic)
 
     async def bounds(self, queue: MessageQueue) -> Bounds:
         """The offsets that `queue` has."""
-        return await self._core.bounds(queue)
+        return await self._reads.bounds(queue)
 
     async def offset(self, queue: MessageQueue, place: Place) -> int:
         """The offset that `place` stands for in `queue`."""
-        return await self._core.offset(queue, place, "latest")
+        return await self._reads.offset(queue, place, "latest")
 
     def messages(
         self, what: What, start: Place = None, end: Place = None
@@ -365,7 +387,7 @@ class AsyncReader:
         Without `start` from the oldest that there is, without `end` up to the newest that there is
         when the reading begins.
         """
-        return self._core.messages(what, start, end)
+        return self._reads.messages(what, start, end)
 
     def batches(
         self,
@@ -376,15 +398,16 @@ class AsyncReader:
         columns: Sequence[str] | None = None,
     ) -> AsyncIterator[pa.RecordBatch]:
         """The same as Arrow record batches, of all columns or of those that are named."""
-        return self._core.batches(what, start, end, columns)
+        return self._reads.batches(what, start, end, columns)
 
     def chunks(self, what: What, start: Place = None, end: Place = None) -> AsyncIterator[bytes]:
         """The same as bytes: stored messages back to back, as brokers send them."""
-        return self._core.chunks(what, start, end)
+        return self._reads.chunks(what, start, end)
 
     async def close(self) -> None:
         """Close its connections."""
-        await self._pool.close()
+        if self._closes():
+            await self._pool.close()
 
     async def __aenter__(self) -> Self:
         return self
@@ -398,7 +421,7 @@ class AsyncReader:
         await self.close()
 
 
-class Reader:
+class Reader(_Open):
     """Reads parts of topics, on the caller's own thread.
 
     ```python
@@ -429,19 +452,19 @@ class Reader:
             tls=config.client_tls,
             connect_timeout=config.connect_timeout,
         )
-        self._core = _Core(config, BlockingRuntime(self._pool), terms, on_loss)
+        super().__init__(_Core(config, BlockingRuntime(self._pool), terms, on_loss))
 
     def queues(self, topic: str) -> tuple[MessageQueue, ...]:
         """The queues of `topic` that can be read."""
-        return run_blocking(self._core.places.queues(topic))
+        return run_blocking(self._reads.places.queues(topic))
 
     def bounds(self, queue: MessageQueue) -> Bounds:
         """The offsets that `queue` has."""
-        return run_blocking(self._core.bounds(queue))
+        return run_blocking(self._reads.bounds(queue))
 
     def offset(self, queue: MessageQueue, place: Place) -> int:
         """The offset that `place` stands for in `queue`."""
-        return run_blocking(self._core.offset(queue, place, "latest"))
+        return run_blocking(self._reads.offset(queue, place, "latest"))
 
     def messages(
         self, what: What, start: Place = None, end: Place = None
@@ -451,7 +474,7 @@ class Reader:
         Without `start` from the oldest that there is, without `end` up to the newest that there is
         when the reading begins.
         """
-        return iterate_blocking(self._core.messages(what, start, end))
+        return iterate_blocking(self._reads.messages(what, start, end))
 
     def batches(
         self,
@@ -462,15 +485,16 @@ class Reader:
         columns: Sequence[str] | None = None,
     ) -> Iterator[pa.RecordBatch]:
         """The same as Arrow record batches, of all columns or of those that are named."""
-        return iterate_blocking(self._core.batches(what, start, end, columns))
+        return iterate_blocking(self._reads.batches(what, start, end, columns))
 
     def chunks(self, what: What, start: Place = None, end: Place = None) -> Iterator[bytes]:
         """The same as bytes: stored messages back to back, as brokers send them."""
-        return iterate_blocking(self._core.chunks(what, start, end))
+        return iterate_blocking(self._reads.chunks(what, start, end))
 
     def close(self) -> None:
         """Close its connections."""
-        self._pool.close()
+        if self._closes():
+            self._pool.close()
 
     def __enter__(self) -> Self:
         return self

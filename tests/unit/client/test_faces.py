@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 import inspect
+import os
+import subprocess
+import sys
 from typing import Any
 
 import pytest
 
 import gantrymq as gantry
+from gantrymq.errors import ClosedError
 
 PAIRS = [
     (gantry.Consumer, gantry.AsyncConsumer),
@@ -41,3 +46,52 @@ def test_both_faces_have_the_same_signatures(plain: type, awaited: type) -> None
 def test_each_has_its_way_in_and_out(plain: type, awaited: type) -> None:
     assert {"__enter__", "__exit__"} <= vars(plain).keys()
     assert {"__aenter__", "__aexit__"} <= vars(awaited).keys()
+
+
+@pytest.mark.parametrize("name", ["Reader", "Admin"])
+def test_use_after_close_says_so(name: str) -> None:
+    made = getattr(gantry, name)("rmq://nobody:1")
+    made.close()
+    made.close()
+    with pytest.raises(ClosedError, match=f"this {name} was closed"):
+        made.queues("orders") if name == "Reader" else made.topic_status("orders")
+
+
+@pytest.mark.parametrize("name", ["AsyncReader", "AsyncAdmin"])
+def test_awaiting_after_close_says_so(name: str) -> None:
+    async def main() -> None:
+        async with getattr(gantry, name)("rmq://nobody:1") as made:
+            pass
+        await made.close()
+        with pytest.raises(ClosedError, match=f"this {name} was closed"):
+            await (made.queues("orders") if name == "AsyncReader" else made.topic_status("orders"))
+
+    asyncio.run(main())
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system does not fork")
+@pytest.mark.parametrize("name", ["Reader", "Admin", "AsyncReader", "AsyncAdmin"])
+def test_a_forked_child_is_told(name: str) -> None:
+    use = "queues" if name.endswith("Reader") else "topic_status"
+    told = f"made.{use}('orders')"
+    if name.startswith("Async"):
+        told = f"asyncio.run({told})"
+    program = f"""
+import asyncio, os, gantrymq
+from gantrymq.errors import ClosedError
+made = gantrymq.{name}("rmq://nobody:1")
+if hasattr(made, "open"):
+    asyncio.run(made.open())
+if os.fork() == 0:
+    try:
+        {told}
+    except ClosedError as error:
+        print(error, flush=True)
+    os._exit(0)
+os.wait()
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=60
+    )
+    assert f"this {name} was made in process" in done.stdout, done.stderr
+    assert "forked" in done.stdout
