@@ -82,7 +82,7 @@ class Side:
 
     def cpu_seconds(self) -> float:
         """What its processes have used so far."""
-        return sum(map(_cpu_seconds, self._pids))
+        return sum(map(cpu_seconds, self._pids))
 
     def close(self) -> None:
         """End it, and remove its files."""
@@ -106,6 +106,6 @@ def start(name: str, flush: str) -> Side:
     return Side(name, theirs, theirs.pids, theirs.home)
 
 
-def _cpu_seconds(pid: int) -> float:
+def cpu_seconds(pid: int) -> float:
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / _TICKS

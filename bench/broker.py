@@ -20,14 +20,9 @@ from __future__ import annotations
 import argparse
 import contextlib
 import json
-import os
-import platform
-import statistics
-import subprocess
 import sys
-import tempfile
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final, TypeVar
@@ -35,17 +30,15 @@ from typing import Any, Final, TypeVar
 import _broker_servers as servers
 import jars
 from _broker_servers import APACHE, GANTRY, NAMES, Side
+from _driving import Driver, Failed, JavaDriver, Measured, keep, median, note
 
 HERE: Final = Path(__file__).resolve().parent
 RESULTS: Final = HERE.parent / "results" / "broker"
-SOURCES: Final = sorted((HERE / "java").glob("*.java"))
-DRIVER: Final = ("-Xms1g", "-Xmx1g", "-XX:-UsePerfData")
 SIZES: Final = {"100B": 100, "1KiB": 1024, "16KiB": 16 * 1024}
 QUEUES: Final = 8
 MOST_BYTES: Final = 512 * 2**20
 """Of messages that one round of `consume` reads."""
 
-Measured = dict[str, float]
 T = TypeVar("T")
 
 
@@ -107,48 +100,6 @@ class Plan:
     def messages(self, size: int) -> int:
         """How many of that size are read in a round of `consume`."""
         return min(self.count, MOST_BYTES // size)
-
-
-class Failed(Exception):
-    """A measurement that did not come to its end."""
-
-
-class Driver:
-    """The JVM with RocketMQ's client; a context manager."""
-
-    def __init__(self) -> None:
-        self._home = tempfile.TemporaryDirectory(prefix="gantry-bench-")
-        options = (*DRIVER, f"-Duser.home={self._home.name}")
-        self._process = subprocess.Popen(
-            jars.java(jars.CURRENT, "client", "BrokerBench", *options, sources=SOURCES),
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            text=True,
-        )
-
-    def __enter__(self) -> Driver:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._process.kill()
-        self._process.communicate()
-        self._home.cleanup()
-
-    def do(self, verb: str, **order: object) -> Measured:
-        """What Java says to an order."""
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        words = (f"{name}={value}" for name, value in order.items())
-        self._process.stdin.write(f"{verb} {' '.join(words)}\n")
-        self._process.stdin.flush()
-        said = self._process.stdout.readline()
-        if not said:
-            raise Failed("the Java client ended")
-        answer: dict[str, Any] = json.loads(said)
-        if "error" in answer:
-            raise Failed(f"{verb}: {answer['error']}")
-        return answer
 
 
 class Bench:
@@ -235,16 +186,7 @@ def _topic(row: Row, size: str) -> str:
     return f"bench-{'read-' if row.verb == 'consume' else ''}{size}"
 
 
-def note(text: str) -> None:
-    """Progress; not a part of the result."""
-    sys.stderr.write(f"{time.strftime('%T')} {text}\n")
-
-
 # --- results --------------------------------------------------------------------------------------
-
-
-def median(rounds: Iterable[Measured], name: str) -> float:
-    return statistics.median(one[name] for one in rounds)
 
 
 def lines(row: Row, size: str, rounds: dict[str, list[Measured]]) -> Iterator[str]:
@@ -269,26 +211,6 @@ def lines(row: Row, size: str, rounds: dict[str, list[Measured]]) -> Iterator[st
 HEAD: Final = (
     f"{'row':<14}{'body':>6}{APACHE:>12}{GANTRY:>12}{'ratio':>11}   processor µs a message"
 )
-
-
-def keep(found: list[dict[str, Any]], plan: Plan) -> None:
-    """Write what was found into a file of its own."""
-    if not found:
-        return
-    RESULTS.mkdir(parents=True, exist_ok=True)
-    path = RESULTS / f"{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}.json"
-    about = {
-        "python": platform.python_version(),
-        "machine": platform.machine(),
-        "cores": os.cpu_count(),
-        "system": platform.release(),
-        "rocketmq": jars.CURRENT,
-        "rounds": plan.rounds,
-        "seconds": plan.seconds,
-        "count": plan.count,
-    }
-    path.write_text(json.dumps({"about": about, "found": found}, indent=1) + "\n")
-    note(f"kept in {path}")
 
 
 def table() -> None:
@@ -351,13 +273,20 @@ def main() -> int:
         table()
         return 0
     try:
-        with Driver() as driver:
+        with JavaDriver() as driver:
             bench = Bench(asked, driver)
             print(HEAD, flush=True)
             try:
                 bench.run()
             finally:
-                keep(bench.found, asked)
+                if bench.found:
+                    keep(
+                        RESULTS,
+                        bench.found,
+                        rounds=asked.rounds,
+                        seconds=asked.seconds,
+                        count=asked.count,
+                    )
     except KeyboardInterrupt:
         note("interrupted")
         return 130

@@ -15,6 +15,7 @@ import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicLong;
 import java.util.concurrent.atomic.AtomicReference;
 import java.util.concurrent.locks.LockSupport;
+import org.apache.rocketmq.client.consumer.DefaultLitePullConsumer;
 import org.apache.rocketmq.client.consumer.DefaultMQPushConsumer;
 import org.apache.rocketmq.client.consumer.listener.ConsumeConcurrentlyStatus;
 import org.apache.rocketmq.client.consumer.listener.MessageListenerConcurrently;
@@ -28,7 +29,7 @@ import org.apache.rocketmq.common.message.Message;
 import org.apache.rocketmq.common.message.MessageExt;
 
 /**
- * RocketMQ's own client at work on whatever broker it is pointed to, for bench/broker.py.
+ * RocketMQ's own client at work on whatever broker it is pointed to, for bench/broker.py and bench/client.py.
  *
  * <p>One order a line on stdin, `verb name=value …`, and one JSON object a line on stdout. One JVM does a
  * whole run, so that what it learns about its own hot code serves all brokers alike; producers and
@@ -38,8 +39,10 @@ import org.apache.rocketmq.common.message.MessageExt;
  * topic    make a topic
  * sync     threads that each send a message, or a batch, and wait for its answer
  * async    one thread that sends on as long as fewer than so many messages are under way
+ * auto     the same, and the client gathers messages into batches by itself
  * fill     as sync, until there are so many messages
  * consume  a new group reads so many messages from the first on
+ * lite     the same with a consumer that is polled
  * latency  messages at a fixed rate, each read back by a push consumer
  * </pre>
  */
@@ -75,8 +78,10 @@ public final class BrokerBench {
                 case "topic": return topic();
                 case "sync": return sync(Long.MAX_VALUE, seconds("seconds"));
                 case "fill": return sync(number("count"), TimeUnit.SECONDS.toNanos(PATIENCE_S));
-                case "async": return async(seconds("seconds"));
+                case "async": return async(seconds("seconds"), false);
+                case "auto": return async(seconds("seconds"), true);
                 case "consume": return consume();
+                case "lite": return lite();
                 case "latency": return latency();
                 default: throw new IllegalArgumentException("no verb " + verb);
             }
@@ -228,9 +233,10 @@ public final class BrokerBench {
         }
     }
 
-    private String async(long nanoseconds) throws Exception {
+    private String async(long nanoseconds, boolean batches) throws Exception {
         DefaultMQProducer producer = producer();
         try {
+            producer.setAutoBatch(batches);
             int window = (int) number("window");
             byte[] body = body();
             expectStored(producer.send(new Message(topicName(), body)));
@@ -288,6 +294,35 @@ public final class BrokerBench {
                 throw new IllegalStateException(got.get() + " of " + count + " messages came");
             }
             return rate(count, last.get() - first.get(), null);
+        } finally {
+            consumer.shutdown();
+        }
+    }
+
+    private String lite() throws Exception {
+        long count = number("count");
+        DefaultLitePullConsumer consumer = new DefaultLitePullConsumer("bench_" + System.nanoTime());
+        consumer.setNamesrvAddr(order.get("at"));
+        consumer.setInstanceName("l" + System.nanoTime());
+        consumer.setConsumeFromWhere(ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET);
+        consumer.setPullBatchSize((int) number("batch")); // of a pull, and of a poll
+        consumer.subscribe(topicName(), "*");
+        try {
+            consumer.start();
+            long patience = System.nanoTime() + TimeUnit.SECONDS.toNanos(PATIENCE_S);
+            long got = 0;
+            long first = 0;
+            long last = 0;
+            while (got < count) {
+                int more = consumer.poll(1000).size();
+                last = System.nanoTime();
+                first = got == 0 ? last : first;
+                got += more;
+                if (last > patience) {
+                    throw new IllegalStateException(got + " of " + count + " messages came");
+                }
+            }
+            return rate(got, last - first, null);
         } finally {
             consumer.shutdown();
         }
