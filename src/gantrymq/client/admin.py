@@ -36,6 +36,7 @@ from gantrymq.errors import ClosedError
 from gantrymq.flows import (
     clusters,
     configs,
+    explaining,
     lookup,
     members,
     previews,
@@ -43,6 +44,7 @@ from gantrymq.flows import (
     resets,
     topic_changes,
     topics,
+    traces,
 )
 from gantrymq.flows import group_settings as groups
 from gantrymq.flows.reaching import TIMEOUT, Reach
@@ -242,6 +244,8 @@ class Admin(_Admin):
     messages_by_key = stepped(lookup.messages_by_key)
     message_at = stepped(lookup.message_at)
     spans = stepped(lookup.spans)
+    explain = stepped(explaining.explain)
+    trace = stepped(traces.trace)
 
 
 class AsyncAdmin(_Admin):
@@ -353,3 +357,5 @@ class AsyncAdmin(_Admin):
     messages_by_key = awaited(lookup.messages_by_key)
     message_at = awaited(lookup.message_at)
     spans = awaited(lookup.spans)
+    explain = awaited(explaining.explain)
+    trace = awaited(traces.trace)

@@ -27,6 +27,7 @@ from gantrymq.flows.pulling import OffsetsGone, Range, read_range
 from gantrymq.flows.reaching import Reach, gather
 from gantrymq.flows.topics import QueueState, brokers_of, list_topics, status_at
 from gantrymq.model import MessageQueue, ReceivedMessage
+from gantrymq.protocol import names
 from gantrymq.protocol.pulling import QueryMessages, ViewMessage
 from gantrymq.wire import properties, record
 from gantrymq.wire.message_id import OffsetId, parse_offset_id
@@ -58,7 +59,8 @@ async def find_message(
         pass  # then it is a unique id, or the message is gone: the index will tell
     topics = [topic] if topic is not None else await list_topics(reach)
     for name in topics[:_TOPICS_SEARCHED]:
-        found = await messages_by_unique_id(reach, name, message_id)
+        whole = names.wrap(reach.namespace, name) if topic is None else name
+        found = await messages_by_unique_id(reach, whole, message_id)
         if found:
             return found[0]
     where = f"topic {topic}" if topic else f"{len(topics)} topics"
