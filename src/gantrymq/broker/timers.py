@@ -189,13 +189,14 @@ class Timers:
         queue = self._store.queue(TIMER_TOPIC, 0)
         if self._files is None and (queue is None or not queue.max_offset):
             return
-        known = self._files is not None
         files = self._obtain()
         offset = files.recover(self._queue_offset_of, log.warning)
         low = 0 if queue is None else queue.min_offset
         high = 0 if queue is None else queue.max_offset
         self._queue_offset = min(max(offset, low), high)
-        since = files.check.log_offset if known else 0
+        since = files.check.log_offset
+        if not files.check.read_ms:  # nothing was ever saved: all that was delivered came after
+            since = self._first_place()
         if since is not None:
             self._find_delivered(since)
             files.forget(self._delivered)
@@ -445,6 +446,7 @@ class Timers:
         while self._placed and self._placed[0][0] <= flushed_to:
             _, place, queue_offset = self._placed.popleft()
         second, since = self._slots.low()
+        since = min(since, flushed_to)  # what comes after it may be lost, and others be there then
         for key in [key for key, last in self._taken_back.items() if last < second]:
             del self._taken_back[key]
         state, _, counter = files.check.version
@@ -466,6 +468,13 @@ class Timers:
                 self._note_delivered(message)
             if _TAKES_BACK in raw:
                 self._take_back_by(raw, self._clock_ms() // SECOND_MS)
+
+    def _first_place(self) -> int:
+        """Where in the log the oldest message of the timer topic is, or where the log ends."""
+        queue = self._store.queue(TIMER_TOPIC, 0)
+        for log_offset, _, _ in () if queue is None else queue.entries(queue.min_offset, 1):
+            return log_offset
+        return self._store.log_end
 
     def _note_delivered(self, message: StoredMessage) -> None:
         """It carries the place of the one that waited, unless it only has its properties."""

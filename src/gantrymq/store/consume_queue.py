@@ -92,7 +92,8 @@ class ConsumeQueue:
         self.max_log_offset = -1
         """Where the record of the last entry ends in the log; -1 where there is no entry."""
         self.damaged = False
-        """Whether `recover` came upon bytes that are no entry and not what unwritten entries are.
+        """Whether `recover` came upon bytes that are no entry and not what unwritten entries are,
+        or a file that was cut off.
 
         Then entries may be gone that were on the disk for long, and only reading all of the log
         brings them back.
@@ -325,6 +326,7 @@ class ConsumeQueue:
             first = files.start // ENTRY_SIZE
             start = max(first, (files.end - _UNSYNCED_FILES * files.file_size) // ENTRY_SIZE)
             end = self._scan(start, max(self._last_log_end(first, start), 0))
+            self.damaged |= files.cut_off
             with self._lock:
                 files.cut(end * ENTRY_SIZE)
             self._settle(end)

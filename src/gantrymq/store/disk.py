@@ -113,6 +113,10 @@ class Disk(Protocol):
         """A file that exists and has `size` bytes."""
         ...
 
+    def extend(self, path: Path, size: int) -> None:
+        """Make a file that is too short `size` bytes long, with zeros at its end."""
+        ...
+
     def entries(self, directory: Path) -> list[Entry]:
         """What `directory` holds, sorted by name; nothing where there is no such directory."""
         ...
@@ -233,6 +237,10 @@ class RealDisk:
     def open(self, path: Path, size: int, *, stride: int = STRIDE) -> File:
         """See `Disk`."""
         return self._map(path, size, stride, 0)
+
+    def extend(self, path: Path, size: int) -> None:
+        """See `Disk`."""
+        os.truncate(path, size)
 
     def entries(self, directory: Path) -> list[Entry]:
         """See `Disk`."""

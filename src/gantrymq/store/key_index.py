@@ -24,6 +24,7 @@ from typing import Final, NamedTuple
 from gantrymq.errors import StoreError
 from gantrymq.store.disk import Disk
 from gantrymq.store.index_file import IndexFile, size_of
+from gantrymq.store.segment import is_cut_off
 from gantrymq.store.steps import Steps, finish
 from gantrymq.wire.javahash import INT_MAX, java_hash
 
@@ -59,8 +60,8 @@ class KeyIndex:
     """
 
     __slots__ = (
-        "_clock_ms", "_directory", "_disk", "_entries", "_files", "_hashes", "_names_synced",
-        "_slots", "max_log_offset", "max_store_ms",
+        "_clock_ms", "_directory", "_disk", "_entries", "_files", "_hashes", "_lost",
+        "_names_synced", "_slots", "max_log_offset", "max_store_ms",
     )  # fmt: skip
 
     def __init__(
@@ -79,6 +80,7 @@ class KeyIndex:
         self._entries = entries
         self._hashes = KeyHashes()
         self._names_synced = True
+        self._lost = False
         self._files: list[IndexFile] = []
         self.max_log_offset = -1
         """The log offset of the newest message that is in it; -1 where there is none."""
@@ -156,7 +158,7 @@ class KeyIndex:
                 file.mend()
                 break
         self._names_synced = False
-        if kept == len(self._files):
+        if kept == len(self._files) and not self._lost:
             return None
         self._drop_from(kept)
         return max(self.max_log_offset, 0)
@@ -200,14 +202,18 @@ class KeyIndex:
             for entry in self._disk.entries(self._directory)
             if not entry.is_directory and not entry.name.startswith(".")
         ]
-        if found and found[-1].size == 0:  # it was just being made
+        for name, *_ in found:
+            if len(name) != _NAME_LENGTH or not name.isdecimal():
+                raise StoreError(
+                    f"{self._directory / name}: index files are named by a time, in"
+                    f" {_NAME_LENGTH} digits"
+                )
+        sizes = [entry.size for entry in found]
+        if found and (not sizes[-1] or is_cut_off(sizes, self._file_size, self._file_size)):
+            self._lost = True  # what it had comes from the log again
             self._disk.remove(self._directory / found.pop().name)
         for name, size, *_ in found:
             path = self._directory / name
-            if len(name) != _NAME_LENGTH or not name.isdecimal():
-                raise StoreError(
-                    f"{path}: index files are named by a time, in {_NAME_LENGTH} digits"
-                )
             if size != self._file_size:
                 raise StoreError(
                     f"{path} has {size} bytes; this store is set to index files of"
@@ -217,6 +223,7 @@ class KeyIndex:
             file = self._disk.open(path, size)
             self._files.append(IndexFile(path, file, self._slots, self._entries))
         sound = [file.is_sound for file in self._files]
+        self._lost |= not all(sound)
         self._drop_from((*sound, False).index(False))
 
     def _drop_from(self, first: int) -> None:

@@ -19,6 +19,7 @@ from typing import Final
 
 from gantrymq.errors import StoreError
 from gantrymq.store.disk import Disk, File
+from gantrymq.store.segment import is_cut_off
 from gantrymq.wire.command import Buffer
 
 OPEN_AT_ONCE: Final = 128
@@ -30,6 +31,8 @@ HOLD_BACK: Final = 816 * 20
 _STRIDE: Final = 4096
 """A queue may never get another entry, so room is set aside by the page."""
 _DIGITS: Final = 20
+_WHOLE: Final = 100 * 20
+"""Sizes of whole files are multiples of this, as any round number of entries makes them."""
 
 
 class OpenFiles:
@@ -83,13 +86,15 @@ class QueueFiles:
     RocketMQ: MappedFileQueue.
     """
 
-    __slots__ = ("_directory", "_failed", "_names_synced", "_open", "end", "start")
+    __slots__ = ("_directory", "_failed", "_names_synced", "_open", "cut_off", "end", "start")
 
     def __init__(self, files: OpenFiles, directory: Path) -> None:
         self._open = files
         self._directory = str(directory)  # a tenth of the memory of a Path
         self._names_synced = True
         self._failed = False
+        self.cut_off = False
+        """Whether entries of the last file were gone when it was loaded."""
         self.start = 0
         self.end = 0
 
@@ -124,6 +129,10 @@ class QueueFiles:
         if found and found[-1].size == 0:
             self._open.disk.remove(directory / found.pop().name)
         bases = [self._base(entry.name) for entry in found]
+        if found and is_cut_off([entry.size for entry in found], size, _WHOLE):
+            self._open.disk.extend(directory / found[-1].name, size)
+            found[-1] = found[-1]._replace(size=size)
+            self.cut_off = True
         for entry in found:
             if entry.size != size:
                 raise StoreError(

@@ -7,7 +7,9 @@ commitlog/00000000001073741824   bytes size … 2·size-1, and so on: 20 digits,
 
 **Loading** follows RocketMQ: names are sorted, directories are passed over, an empty last file
 (one that was just being made) is removed, and a file of any other size than the set one is refused,
-since its offsets would all be wrong.
+since its offsets would all be wrong. Unlike RocketMQ's broker, which does not start then, we take a
+last file that was cut off, as a copy that did not end leaves it: what is missing is zeros again. An
+only file of a round size is refused all the same: the store may have been set to that.
 
 The list of segments is replaced as a whole and never changed in place. Whoever took it, in
 whatever thread, can finish with what it holds; and the bytes of a segment that is removed live on
@@ -16,6 +18,7 @@ while someone holds a slice of its view.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import Final
@@ -24,6 +27,8 @@ from gantrymq.errors import StoreError
 from gantrymq.store.disk import STRIDE, Disk, File
 
 _DIGITS: Final = 20
+_WHOLE: Final = 1024 * 1024
+"""Sizes of whole files are multiples of this; only small stores, of tests, have others."""
 
 
 class Segment:
@@ -85,6 +90,9 @@ class Segments:
         if found and found[-1].size == 0:
             self._disk.remove(self._directory / found.pop().name)
         bases = [self._base(entry.name) for entry in found]
+        if found and is_cut_off([entry.size for entry in found], self.size, _WHOLE):
+            self._disk.extend(self._directory / found[-1].name, self.size)
+            found[-1] = found[-1]._replace(size=self.size)
         for entry in found:
             if entry.size != self.size:
                 self._refuse(entry.name, entry.size)
@@ -167,6 +175,14 @@ class Segments:
             f"{self._directory / name} has {size} bytes; this store is set to files of {self.size}."
             f" Set that size back to what the store was made with"
         )
+
+
+def is_cut_off(sizes: Sequence[int], size: int, whole: int) -> bool:
+    """Whether the last of some files was cut off, and not made when another size was set."""
+    *before, last = sizes
+    if last >= size or any(other != size for other in before):
+        return False
+    return bool(before or last % whole)
 
 
 def _name(base: int) -> str:

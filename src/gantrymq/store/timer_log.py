@@ -139,6 +139,14 @@ class TimerLog:
             yield at, Unit(*fields)
             at += UNIT_SIZE
 
+    def reaches(self, at: int) -> bool:
+        """Whether what was written before a place is still there, as the last of it tells."""
+        segment = self.segments.find(at - 1) if at else None
+        if segment is None or at - segment.base < UNIT_SIZE:
+            return at == 0
+        size, _, magic, *_ = _UNIT_HEAD.unpack_from(segment.view, at - UNIT_SIZE - segment.base)
+        return at == segment.end or (size == UNIT_SIZE and magic in _MAGICS)
+
     def find(self, log_offset: int) -> int | None:
         """Where the unit of the message at a log offset is; units are in the order of these."""
         files = [one for one in self.segments.files if one.base < self.end]

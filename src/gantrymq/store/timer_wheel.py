@@ -46,14 +46,16 @@ EMPTY: Final = Slot(_NONE, _NONE, 0)
 class TimerWheel:
     """The file, open."""
 
-    __slots__ = ("_file", "_slots", "_view", "used")
+    __slots__ = ("_file", "_slots", "_view", "is_new", "used")
 
     def __init__(self, disk: Disk, path: Path, *, slots: int = SLOTS) -> None:
         size = slots * _SLOT.size
         sizes = {entry.name: entry.size for entry in disk.entries(path.parent)}
         self.used = 0
         """How many seconds have units; after `count`, which a start has to call."""
-        if sizes.get(path.name) == size:
+        self.is_new = sizes.get(path.name) != size
+        """Whether there was no file, or one of another size, so that it knows of nothing."""
+        if not self.is_new:
             self._file: File = disk.open(path, size, stride=_PAGE)
         else:
             self._file = disk.create(path, size, stride=_PAGE)

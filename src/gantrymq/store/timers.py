@@ -18,7 +18,8 @@ since, the field at 72 gives that away.
 
 **A start** reads the units after that place. Those of messages that the commit log has lost go, as
 does everything after them; the rest is put into the wheel where it is not there already. Only where
-the wheel knows of units that are gone, which takes a power cut, is it made anew from all units.
+the wheel knows of units that are gone, which takes a power cut, or is gone itself, is it made anew
+from all units. Where the timer log is gone, all begins again with the first message of the queue.
 
 RocketMQ: TimerMessageStore, TimerCheckpoint.
 """
@@ -116,6 +117,8 @@ class TimerFiles:
         """What was saved last."""
         self.wheel = TimerWheel(disk, directory / "timerwheel", slots=slots)
         self.log = TimerLog(segments)
+        if self.check.log_offset is not None and not self.log.reaches(self.check.place):
+            self.check = TimerCheck()  # the log is gone; the queue has everything
         self._synced = 0
 
     @staticmethod
@@ -146,12 +149,15 @@ class TimerFiles:
             end, queue_offset = at + UNIT_SIZE, offset + 1
             fresh.append((at, unit))
         log.cut(end)
+        log.sync(end)  # or else a power cut may bring back what was cut off, behind newer units
         first_second = check.read_ms // 1000
-        if self.wheel.count(first_second) >= end:
-            report("the timer wheel knows of messages that are lost; it is made anew")
+        if self.wheel.count(first_second) >= end or (self.wheel.is_new and end):
+            report("the timer wheel does not fit the timer log; it is made anew")
             self.wheel.wipe()
-            fresh = list(log.units(log.segments.start))
-        self._link(fresh, first_second)
+            self._link(log.units(log.segments.start), first_second)
+            self.wheel.sync()
+        else:
+            self._link(fresh, first_second)
         return queue_offset
 
     def _link(self, units: Iterable[tuple[int, Unit]], first_second: int) -> None:

@@ -172,6 +172,14 @@ class FaultyDisk:
             raise ValueError(f"{path} has {len(inode.data)} bytes, not {size}")
         return FaultyFile(self, path, inode, stride)
 
+    def extend(self, path: Path, size: int) -> None:
+        """See `Disk`."""
+        inode = self._inode(path)
+        with self.alone:
+            self.step(f"extend {path.name} to {size}")
+            inode.data = inode.data.ljust(size, b"\0")
+            inode.kept = inode.kept.ljust(size, b"\0")
+
     def entries(self, directory: Path) -> list[Entry]:
         """See `Disk`."""
         with self.alone:
@@ -254,19 +262,25 @@ class FaultyDisk:
         with self.alone:
             return sum(inode.reserved for files in self._files.values() for inode in files.values())
 
-    def tree(self) -> dict[Path, bytes]:
-        """All files, as the process sees them."""
-        return {
-            path / name: bytes(inode.data)
-            for path, files in self._files.items()
-            for name, inode in files.items()
-        }
+    def tree(self, *, lasting: bool = False) -> dict[Path, bytes]:
+        """All files, as the process sees them, or only what of their bytes was synced."""
+        with self.alone:
+            return {
+                path / name: bytes(inode.kept if lasting else inode.data)
+                for path, files in self._files.items()
+                for name, inode in files.items()
+            }
 
     def flip(self, path: Path, at: int, bits: int) -> None:
         """Damage one byte of a file, for good."""
         inode = self._inode(path)
         inode.data[at] ^= bits
         inode.kept[at] ^= bits
+
+    def shorten(self, path: Path, size: int) -> None:
+        """Cut a file off after `size` bytes, for good."""
+        inode = self._inode(path)
+        inode.data, inode.kept = inode.data[:size], inode.kept[:size]
 
     def wipe(self, path: Path, at: int) -> None:
         """Turn a file into zeros from byte `at` on, for good."""

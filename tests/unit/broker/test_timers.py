@@ -463,17 +463,51 @@ def test_what_was_due_while_nobody_was_there_comes_at_the_start():
     run_on("virtual", main())
 
 
-def test_without_its_files_a_broker_makes_them_anew():
+def test_what_was_delivered_before_anything_was_saved_does_not_come_again():
     async def main() -> None:
         rig = TimedRig().load()
         rig.broker.start()
+        later(rig, 100, b"one")
+        await asyncio.sleep(1)
+        again = TimedRig(disk=rig.disk.after_kill(), files=rig.files).load()
+        again.broker.start()
+        await asyncio.sleep(5)
+        assert bodies(again) == [b"one"]
+        for one in (rig, again):
+            await one.broker.close()
+
+    run_on("virtual", main())
+
+
+@timed()
+async def test_a_start_looks_no_further_back_than_to_what_the_disk_has(rig):
+    """What comes after that may be lost, and another broker's messages be in its place."""
+    later(rig, 100_000)
+    await asyncio.sleep(0)
+    rig.store.flush()
+    flushed_to = rig.store.flushed_to
+    rig.send()
+    rig.broker.timers.keep()
+    check = rig.store.directory / "config" / "timercheck"
+    await until(lambda: int.from_bytes(rig.disk.read(check)[80:88], "big"))
+    assert int.from_bytes(rig.disk.read(check)[80:88], "big") == flushed_to < rig.store.log_end
+
+
+@pytest.mark.parametrize("lost", [("timerwheel",), ("timerlog",), ("timerwheel", "timerlog")])
+def test_without_its_files_a_broker_makes_them_anew(lost):
+    async def main() -> None:
+        rig = TimedRig().load()
+        rig.broker.start()
+        work = chores(rig)
         for ms in (500, 5_000, 50_000):
             later(rig, ms, b"%d" % ms)
-        await asyncio.sleep(1)
+        await asyncio.sleep(3)
+        work.cancel()
         await rig.broker.close()
         disk = rig.disk.after_kill()
-        disk.remove(rig.store.directory / "timerwheel")
-        disk.remove_tree(rig.store.directory / "timerlog")
+        for name in lost:
+            path = rig.store.directory / name
+            disk.remove(path) if name == "timerwheel" else disk.remove_tree(path)
         again = TimedRig(disk=disk, files=rig.files).load()
         again.broker.start()
         await asyncio.sleep(100)

@@ -497,8 +497,25 @@ def test_files_of_another_size_are_refused() -> None:
     queue = opened(disk)
     fill(queue, 1)
     queue.close()
-    with pytest.raises(StoreError, match=r"T/0/0{20} has 200 bytes; .* set to .* of 400"):
-        opened(disk, 400)
+    with pytest.raises(StoreError, match=r"T/0/0{20} has 200 bytes; .* set to .* of 180"):
+        opened(disk, 180)
+    disk.write(DIRECTORY / f"{0:020d}", bytes(2000))
+    with pytest.raises(StoreError, match=r"T/0/0{20} has 2000 bytes; .* set to .* of 4000"):
+        opened(disk, 4000)
+
+
+def test_a_last_file_that_was_cut_off_is_damaged() -> None:
+    disk = FaultyDisk()
+    queue = opened(disk)
+    fill(queue, 15)
+    queue.close()
+    disk.shorten(DIRECTORY / f"{200:020d}", 50)
+    again = opened(disk)
+    assert again.max_offset == 12
+    again.recover()
+    assert (again.max_offset, again.damaged) == (12, True)
+    fill(again, 15)
+    assert again.max_offset >= 15
 
 
 def test_missing_files_in_between_are_named() -> None:

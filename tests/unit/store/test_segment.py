@@ -61,13 +61,36 @@ def test_an_empty_last_file_was_just_being_made_and_goes() -> None:
     assert len(names(disk)) == 2
 
 
-@pytest.mark.parametrize("size", [1, 999, 1001])
-def test_a_file_of_another_size_is_refused(size: int) -> None:
+@pytest.mark.parametrize(("count", "size"), [(1, 1001), (2, 999), (2, 1001), (2, 1)])
+def test_a_file_of_another_size_is_refused(count: int, size: int) -> None:
     disk = FaultyDisk()
     made(disk, 1)
-    disk.write(HERE / f"{1000:020d}", bytes(size))
+    for number in range(1, count + 1):  # more than the last one, if it is a smaller one
+        disk.write(HERE / f"{number * 1000:020d}", bytes(size))
     with pytest.raises(StoreError, match=rf"{1000:020d} has {size} bytes; .* files of 1000"):
         loaded(disk)
+
+
+@pytest.mark.parametrize("size", [1, 512, 999])
+@pytest.mark.parametrize("count", [1, 3])
+def test_a_last_file_that_was_cut_off_has_zeros_for_what_is_missing(count: int, size: int) -> None:
+    disk = FaultyDisk()
+    segments = made(disk, count)
+    last = segments.files[-1]
+    last.file.write(0, b"x" * SIZE)
+    segments.close()
+    disk.shorten(last.path, size)
+    again = loaded(disk.after_kill()).files[-1]
+    assert bytes(again.view) == b"x" * size + bytes(SIZE - size)
+
+
+def test_an_only_file_of_a_round_size_may_be_what_the_store_was_set_to() -> None:
+    disk = FaultyDisk()
+    disk.make_directory(HERE)
+    disk.write(HERE / f"{0:020d}", bytes(1 << 20))
+    segments = Segments(disk, HERE, 1 << 21)
+    with pytest.raises(StoreError, match="Set that size back"):
+        segments.load()
 
 
 def test_a_missing_file_is_named() -> None:
