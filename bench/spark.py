@@ -256,7 +256,8 @@ class Bench:
         rows = sum(one.numInputRows for one in progress)
         if rows != self.plan.messages:
             raise SystemExit(f"{side.name} streamed {rows:,} of {self.plan.messages:,} messages")
-        return rows / (sum(one.durationMs["triggerExecution"] for one in progress) / 1000)
+        seconds = sum(float(one.durationMs["triggerExecution"]) for one in progress) / 1000
+        return float(rows / seconds)
 
     def _stream10(self, side: Side, size: int) -> float:
         return self._stream(side, size, self.plan.messages // 10)
@@ -276,7 +277,9 @@ class Bench:
             thread.join()
             query.stop()
         progress = [one for one in query.recentProgress if one.numInputRows]
-        times = [one.durationMs["triggerExecution"] for one in progress[len(progress) // 3 :]]
+        times = [
+            float(one.durationMs["triggerExecution"]) for one in progress[len(progress) // 3 :]
+        ]
         return statistics.median(times)
 
     def _started(self, side: Side, topic: str, limit: int | None, trigger: dict[str, Any]) -> Any:
