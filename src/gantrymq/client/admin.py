@@ -25,13 +25,13 @@ from __future__ import annotations
 
 import functools
 import inspect
-import time
 from collections.abc import Callable, Coroutine
 from types import TracebackType
 from typing import Any, Concatenate, Final, ParamSpec, Self, TypeVar, Unpack
 
 from gantrymq.client.config import ClientArguments, ClientConfig, load_config
-from gantrymq.client.identity import Origin
+from gantrymq.client.identity import Origin, now_ms
+from gantrymq.client.ways import blocking_for, pool_for
 from gantrymq.errors import ClosedError
 from gantrymq.flows import (
     clusters,
@@ -48,11 +48,10 @@ from gantrymq.flows import (
 )
 from gantrymq.flows import group_settings as groups
 from gantrymq.flows.reaching import TIMEOUT, Reach
-from gantrymq.net.aio import AsyncRuntime, Pool, Tcp, Terms
-from gantrymq.net.lending import BlockingPool, BlockingRuntime
+from gantrymq.net.aio import AsyncRuntime, Pool
 from gantrymq.net.network import Network
 from gantrymq.protocol import names
-from gantrymq.runtime import run_blocking
+from gantrymq.runtime import PipingRuntime, run_blocking
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -83,11 +82,11 @@ class _Admin:
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {';'.join(self.config.name_servers) or 'nowhere'}>"
 
-    def _reach_by(self, runtime: BlockingRuntime | AsyncRuntime) -> Reach:
+    def _reach_by(self, runtime: PipingRuntime) -> Reach:
         return Reach(
             runtime=runtime,
             name_servers=self.config.name_servers,
-            now_ms=lambda: time.time_ns() // 1_000_000,
+            now_ms=now_ms,
             timeout=self._timeout,
             reachable=self.config.reachable,
             namespace=self.config.namespace or "",
@@ -160,18 +159,14 @@ class Admin(_Admin):
         **client: Unpack[ClientArguments],
     ) -> None:
         super().__init__(load_config(url, arguments=client), timeout)
-        self._pool = BlockingPool(
-            options=self.config.peer_options,
-            tls=self.config.client_tls,
-            connect_timeout=self.config.connect_timeout,
-        )
-        self._reach = self._reach_by(BlockingRuntime(self._pool))
+        self._blocking = blocking_for(self.config)
+        self._reach = self._reach_by(self._blocking.runtime)
 
     def close(self) -> None:
         """Close the connections."""
         self._reach = None
         if self._origin.is_here:
-            self._pool.close()
+            self._blocking.close()
 
     def __enter__(self) -> Self:
         return self
@@ -269,12 +264,7 @@ class AsyncAdmin(_Admin):
     async def open(self) -> None:
         """Get ready; connections are made when they are needed."""
         if self._pool is None:
-            tls = self.config.client_tls
-            self._pool = Pool(
-                terms=Terms(options=self.config.peer_options),
-                network=Tcp(tls=tls) if self._network is None else self._network,
-                connect_timeout=self.config.connect_timeout,
-            )
+            self._pool = pool_for(self.config, self._network)
             self._reach = self._reach_by(AsyncRuntime(self._pool))
 
     async def close(self) -> None:

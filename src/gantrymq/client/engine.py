@@ -26,12 +26,14 @@ from typing import Any, Final
 
 from gantrymq.client.config import DEFAULT_INSTANCE, ClientConfig
 from gantrymq.client.identity import Origin, client_id, own_ip, unique_ids
+from gantrymq.client.inside import inside_of
 from gantrymq.client.members import Kind, Member
 from gantrymq.client.routes import Routes
 from gantrymq.client.table import ANSWERS
+from gantrymq.client.ways import network_for
 from gantrymq.errors import ClosedError, GantryError, NoNameServers, NoRoute, StateError
 from gantrymq.flows.routing import MASTER, NameServers
-from gantrymq.net.aio import AsyncRuntime, Peer, Pool, Tcp, Terms
+from gantrymq.net.aio import AsyncRuntime, Peer, Pool, Terms
 from gantrymq.net.network import Network
 from gantrymq.protocol.groups import Heartbeat, UnregisterClient
 from gantrymq.protocol.names import AUTO_CREATE_TOPIC
@@ -61,6 +63,7 @@ class Engine:
         """Request messages by their correlation id, waiting for an answer."""
         self.chance: Final = random.Random()
         self.name_servers: Final = NameServers(_shuffled(config.name_servers, self.chance))
+        self.in_memory: Final = network is not None or inside_of(config) is not None
         terms = Terms(
             table=ANSWERS,
             owner=self,
@@ -70,7 +73,7 @@ class Engine:
         )
         self.pool: Final = Pool(
             terms=terms,
-            network=Tcp(tls=config.client_tls) if network is None else network,
+            network=network_for(config, network),
             connect_timeout=config.connect_timeout,
         )
         self.runtime: Final = AsyncRuntime(self.pool)

@@ -14,7 +14,9 @@ import threading
 from collections.abc import Callable, Coroutine
 from typing import Any, Final, TypeVar
 
+from gantrymq.client.config import ClientConfig
 from gantrymq.client.identity import Origin
+from gantrymq.client.inside import inside_of
 from gantrymq.errors import ClosedError, StateError
 from gantrymq.net.aio import loop_factory
 
@@ -27,12 +29,12 @@ _HEARS_AFTER: Final = 0.2
 class LoopThread:
     """A loop on a thread of its own."""
 
-    def __init__(self) -> None:
+    def __init__(self, make_loop: Callable[[], asyncio.AbstractEventLoop] | None = None) -> None:
         self._origin = Origin()
         self._users = 0
         self._ready = threading.Event()
         self._thread = threading.Thread(target=self._run, name=_NAME, daemon=True)
-        self.loop: asyncio.AbstractEventLoop = loop_factory()()
+        self.loop: asyncio.AbstractEventLoop = (make_loop or loop_factory())()
         self._thread.start()
         self._ready.wait()
 
@@ -86,7 +88,8 @@ class LoopThread:
             self.loop.run_until_complete(_wind_up(self.loop))
             self.loop.close()
 
-    def _stop(self) -> None:
+    def stop(self) -> None:
+        """End it."""
         self.loop.call_soon_threadsafe(self.loop.stop)
         self._thread.join()
 
@@ -112,9 +115,24 @@ _lock: Final = threading.Lock()
 _current: list[LoopThread] = []
 
 
-def borrow() -> LoopThread:
-    """The thread, begun if need be; to be given back."""
+def thread_of(config: ClientConfig) -> LoopThread:
+    """The thread of the platform in this process that such a client is meant for."""
+    inside = inside_of(config)
+    if inside is None or inside.thread is None:
+        raise StateError(
+            f"{config!r} runs on the loop of its clients: use those that are awaited, such as"
+            f" AsyncProducer, where it was started by an `async def`"
+        )
+    return inside.thread
+
+
+def borrow(config: ClientConfig) -> LoopThread:
+    """The thread for such a client, begun if need be; to be given back."""
     with _lock:
+        if inside_of(config) is not None:
+            thread = thread_of(config)
+            thread._users += 1
+            return thread
         if _current and not _current[0].is_here:
             _current.clear()  # of the process that we were forked from
         if not _current:
@@ -129,6 +147,7 @@ def give_back(thread: LoopThread) -> None:
         thread._users -= 1
         if thread._users > 0 or not thread.is_here:
             return
-        if thread in _current:
-            _current.remove(thread)
-    thread._stop()
+        if thread not in _current:
+            return  # of a platform, which ends it
+        _current.remove(thread)
+    thread.stop()

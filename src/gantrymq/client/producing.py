@@ -111,7 +111,7 @@ class Producing(Member):
         self.engine = engine
         self._watch(engine)
         self.choice = QueueChoice(
-            time.monotonic if self._network is None else engine.runtime.now,
+            engine.runtime.now if engine.in_memory else time.monotonic,
             engine.chance,
             version=self._fault_version(engine),
             send_latency_fault_enable=self.config.send_latency_fault_enable,

@@ -20,17 +20,15 @@ from typing import TYPE_CHECKING, Final, Literal, Self, TypeAlias, Unpack
 
 from gantrymq.client.config import ClientArguments, ClientConfig, load_config
 from gantrymq.client.identity import Origin
+from gantrymq.client.ways import blocking_for, pool_for
 from gantrymq.errors import ClosedError, ConfigError, DataLost, InvalidInput, NoRoute
 from gantrymq.flows import offsets, reading, routing
 from gantrymq.flows.offsets import Bounds
 from gantrymq.flows.reading import SQL, TAG, Gap, Piece, ReadTerms, Stretch
 from gantrymq.flows.routing import MASTER, NameServers
 from gantrymq.model import MessageQueue, ReceivedMessage
-from gantrymq.net.lending import BlockingPool, BlockingRuntime
-from gantrymq.net.link import Terms
 from gantrymq.net.network import Network
-from gantrymq.net.pool import AsyncRuntime, Pool
-from gantrymq.net.tcp import Tcp
+from gantrymq.net.pool import AsyncRuntime
 from gantrymq.protocol import names
 from gantrymq.protocol.names import TOOLS_GROUP
 from gantrymq.rules.filtering import EVERYTHING, parse_tags
@@ -360,11 +358,7 @@ class AsyncReader(_Open):
     ) -> None:
         config = load_config(url, arguments=client)
         terms = read_terms(tags, sql, group, max_bytes, patience)
-        self._pool = Pool(
-            terms=Terms(options=config.peer_options),
-            network=Tcp(tls=config.client_tls) if network is None else network,
-            connect_timeout=config.connect_timeout,
-        )
+        self._pool = pool_for(config, network)
         super().__init__(_Core(config, AsyncRuntime(self._pool), terms, on_loss))
 
     async def queues(self, topic: str) -> tuple[MessageQueue, ...]:
@@ -447,12 +441,8 @@ class Reader(_Open):
     ) -> None:
         config = load_config(url, arguments=client)
         terms = read_terms(tags, sql, group, max_bytes, patience)
-        self._pool = BlockingPool(
-            options=config.peer_options,
-            tls=config.client_tls,
-            connect_timeout=config.connect_timeout,
-        )
-        super().__init__(_Core(config, BlockingRuntime(self._pool), terms, on_loss))
+        self._blocking = blocking_for(config)
+        super().__init__(_Core(config, self._blocking.runtime, terms, on_loss))
 
     def queues(self, topic: str) -> tuple[MessageQueue, ...]:
         """The queues of `topic` that can be read."""
@@ -494,7 +484,7 @@ class Reader(_Open):
     def close(self) -> None:
         """Close its connections."""
         if self._closes():
-            self._pool.close()
+            self._blocking.close()
 
     def __enter__(self) -> Self:
         return self

@@ -106,7 +106,7 @@ class Consumer:
 
     def start(self) -> None:
         """Join the group; messages come from now on."""
-        thread = loop_thread.borrow()
+        thread = loop_thread.borrow(self._inner._client)
         try:
             thread.call(self._inner.start())
         except BaseException:

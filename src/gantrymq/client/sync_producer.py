@@ -18,10 +18,10 @@ from gantrymq.client.producer_config import ProducerArguments
 from gantrymq.client.producing import Channel, Checker, Producing, decision_of
 from gantrymq.client.requesting import reply, request
 from gantrymq.client.states import ServiceState
+from gantrymq.client.ways import Blocking, blocking_for
 from gantrymq.errors import SendFailed, StateError
 from gantrymq.flows.transactions import Half
 from gantrymq.model import Message, ReceivedMessage, SendReceipt
-from gantrymq.net.lending import BlockingPool, BlockingRuntime
 from gantrymq.net.network import Network
 from gantrymq.protocol.transactions import Decision
 from gantrymq.runtime import run_blocking
@@ -62,7 +62,7 @@ class Producer:
         self._life: Final = self._producing.life
         self._batches: Final = self._producing.config.auto_batch
         self._thread: LoopThread
-        self._pool: BlockingPool
+        self._blocking: Blocking
         self._channel: Channel
 
     # --- life -----------------------------------------------------------------------------------
@@ -98,23 +98,18 @@ class Producer:
 
     def start(self) -> None:
         """Connect; the brokers know the producer when this returns."""
-        thread = loop_thread.borrow()
+        thread = loop_thread.borrow(self._producing.client)
         try:
             thread.call(self._inner.start())
         except BaseException:
             loop_thread.give_back(thread)
             raise
         self._thread = thread
-        client = self._producing.client
-        self._pool = BlockingPool(
-            options=client.peer_options,
-            tls=client.client_tls,
-            connect_timeout=client.connect_timeout,
-        )
+        self._blocking = blocking_for(self._producing.client)
         sender = self._producing.channel.sender
         assert isinstance(sender.places, EnginePlaces)
         places = ThreadPlaces(sender.places, thread)
-        self._channel = Channel(BlockingRuntime(self._pool), replace(sender, places=places))
+        self._channel = Channel(self._blocking.runtime, replace(sender, places=places))
 
     def close(self) -> None:
         """Send what is still to be sent, for a while, and leave."""
@@ -125,7 +120,7 @@ class Producer:
         try:
             self._thread.call(self._inner.close())
         finally:
-            self._pool.close()
+            self._blocking.close()
             loop_thread.give_back(self._thread)
 
     def __enter__(self) -> Self:

@@ -89,7 +89,7 @@ class PullConsumer:
 
     def start(self) -> None:
         """Join the group, and read ahead."""
-        thread = loop_thread.borrow()
+        thread = loop_thread.borrow(self._inner._client)
         try:
             thread.call(self._inner.start())
         except BaseException:
