@@ -143,8 +143,8 @@ def test_a_message_of_a_loop_can_be_put_off(here: Platform, topic: str) -> None:
                 mine.done(message)
                 break
         report = mine.close(5.0)
-    assert (report.left, report.given_back) == ({}, 0)  # it went back before
-    assert offset(here, topic) == 8
+    assert report.left == {}
+    assert offset(here, topic) == 8  # it went back, or the commit would stop before it
 
 
 def test_pausing(here: Platform, topic: str) -> None:

@@ -82,9 +82,9 @@ def named(page: Path) -> str:
     return str(page.relative_to(ROOT))
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def platform():
-    """Gives the address of a name server with a broker, which run from the first use on."""
+    """Gives the address of a name server with a broker for one page, which run from the first use on."""
     with contextlib.ExitStack() as running:
         yield cache(lambda: running.enter_context(Gantry()).name_server)
 

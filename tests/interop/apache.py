@@ -218,9 +218,10 @@ class Cluster:
     def _registered(self) -> bool:
         return self._name_server_says().code == 0
 
-    def _name_server_says(self) -> Command:
+    def _name_server_says(self, asked: Command | None = None) -> Command:
+        """Its answer, to the question for this broker's route if no other is asked."""
         with plain.Caller(self.name_server) as caller:
-            return caller.call(self._asked)
+            return caller.call(asked or self._asked)
 
     def _broker_listens(self) -> bool:
         socket.create_connection((HOST, self.broker_port), 1).close()

@@ -160,8 +160,6 @@ def script(first_ms: int, first_offset: int) -> Iterator[Step]:
     yield "producers", GetProducerConnections(group="PID_answers")
     yield "producers of nobody", GetProducerConnections(group="PID_nobody")
     yield "filter by tag", CheckClientConfig(group=G, subscription=Subscription(topic=T))
-    sql = Subscription(topic=T, expression_type="SQL92", expression="a > 1")
-    yield "filter by SQL", CheckClientConfig(group=G, subscription=sql)
     # offsets
     yield "offset of a new group", query("GID_new")
     yield "offset of a new group, not nought", query("GID_new", zero_if_unknown=False)
