@@ -20,6 +20,7 @@ import difflib
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from datetime import timedelta
 from types import NoneType, UnionType
 from typing import (
     Annotated,
@@ -220,6 +221,16 @@ def parse_properties(text: str) -> dict[str, str]:
 def format_properties(values: Mapping[str, str]) -> str:
     """The text of a properties file, sorted by key."""
     return "".join(f"{key}={values[key]}\n" for key in sorted(values))
+
+
+def seconds(span: str | float | timedelta) -> float:
+    """A time span in seconds, from text such as `16 min`, a number of them, or a `timedelta`."""
+    if isinstance(span, timedelta):
+        return span.total_seconds()
+    try:
+        return float(_measure(float, Unit("seconds", _TIMES), span))
+    except ValueError as error:
+        raise ConfigError(str(error)) from error
 
 
 def nearest(name: str, known: Iterable[str]) -> str:

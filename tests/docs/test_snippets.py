@@ -84,7 +84,7 @@ def named(page: Path) -> str:
 
 @pytest.fixture
 def platform():
-    """Gives the address of a name server with a broker for one page, which run from the first use on."""
+    """Gives the address of a name server with a broker, which run for one page, if it asks."""
     with contextlib.ExitStack() as running:
         yield cache(lambda: running.enter_context(Gantry()).name_server)
 

@@ -5,6 +5,10 @@ to do before, and two timers always fire in the order of their times. The loop r
 is ready; when nothing is, it looks for real input (sockets work, too), and when there is none of
 that either, it moves its clock to the next timer instead of sleeping.
 
+A clock may also be *paced*: then time passes as it really does, until somebody says that he waits,
+which is when it leaps again. So it is where programs call from threads of their own: between two
+calls a test thinks, and that takes no virtual hours.
+
 Two cases are not a matter of time. If work runs in another thread (`run_in_executor`, or anything
 between `hold()` and `release()`), the loop really waits for it, and the clock stands still. And if
 no timer is left and nothing runs elsewhere, no event can ever come: the loop waits `patience` real
@@ -15,6 +19,7 @@ from __future__ import annotations
 
 import asyncio
 import selectors
+import time
 from collections.abc import Callable, Coroutine
 from concurrent.futures import Executor
 from typing import Final, TypeVar, TypeVarTuple
@@ -34,11 +39,13 @@ class Deadlock(RuntimeError):
 class VirtualClock:
     """The time of a `VirtualLoop`; starts at 0 and moves when the loop has nothing else to do."""
 
-    __slots__ = ("_held", "_now")
+    __slots__ = ("_held", "_now", "paced")
 
     def __init__(self) -> None:
         self._now = 0.0
         self._held = 0
+        self.paced = 0
+        """Above 0, time passes as it really does."""
 
     def now(self) -> float:
         """Seconds since the loop was made."""
@@ -76,12 +83,21 @@ class _LeapingSelector(selectors.DefaultSelector):
             return events
         if self._clock.held:
             return super().select(timeout if timeout is None else _TICK)
+        if self._clock.paced > 0:
+            return self._wait_really(timeout)
         if timeout is not None:
             self._clock.advance(timeout)
             return events
         events = super().select(self._patience)
         if not events:
             raise Deadlock("every task waits, no timer is set and nothing runs elsewhere")
+        return events
+
+    def _wait_really(self, timeout: float | None) -> list[tuple[selectors.SelectorKey, int]]:
+        begun = time.monotonic()
+        events = super().select(timeout if timeout is None else min(timeout, _TICK))
+        took = time.monotonic() - begun
+        self._clock.advance(took if timeout is None else min(took, timeout))
         return events
 
 
