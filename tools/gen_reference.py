@@ -27,6 +27,7 @@ from gantrymq.nameserver import config as nameserver_config
 from gantrymq.nameserver.table import HANDLERS as NAME_SERVER
 from gantrymq.observe.metrics import METRICS
 from gantrymq.protocol.catalogue import CATALOGUE, unanswered
+from gantrymq.protocol.unsupported import REASONS
 from gantrymq.wire.codes import RequestCode
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -115,11 +116,16 @@ def requests_page() -> str:
 
 def refused_page(server: str, answered: Collection[int]) -> str:
     refused = (code for code in RequestCode if code not in answered)
+    rows = ((*named(code), why_refused(code)) for code in refused)
     return (
         f"## What {server[0].lower()}{server[1:]} refuses\n\n{server} answers these codes with 3, "
-        "*request type not supported*, and the code's name.\n\n"
-        f"{table(('Code', 'RocketMQ'), map(named, refused))}"
+        "*request type not supported*, the code's name and the reason.\n\n"
+        f"{table(('Code', 'RocketMQ', 'Why'), rows)}"
     )
+
+
+def why_refused(code: RequestCode) -> str:
+    return REASONS.get(code) or ("brokers answer it" if code in BROKER else "")
 
 
 def named(code: RequestCode) -> tuple[str, str]:

@@ -19,6 +19,10 @@ from peer import SOURCES
 
 _BETWEEN: Final = "\x01"
 _END: Final = "\x02"
+_LIST: Final = "\x03"
+_ENDLESS: Final = "\x04"
+_NEVER_ENDING: Final = frozenset({"clusterRT"})
+"""Commands that go on until somebody stops them; they are stopped after a while."""
 _LOGBACK: Final = re.compile(r"^\d\d:\d\d:\d\d,\d+ \|-.*\n", re.MULTILINE)
 """What 5.x's logging says about its own setting up."""
 _FAILED: Final = re.compile(r"Exception|Error|command failed|not exist", re.IGNORECASE)
@@ -51,20 +55,32 @@ class Admin:
     def __call__(self, command: str, *arguments: str) -> str:
         """What a command prints; `AdminFailed` where that tells of a failure."""
         # mqadmin ends with 0 whatever happens; what went wrong is a stack trace or a sentence.
+        said = self.said(command, *arguments)
+        if _FAILED.search(said):
+            raise AdminFailed(f"mqadmin {' '.join((command, *arguments))}:\n{said}")
+        return said
+
+    def said(self, command: str, *arguments: str) -> str:
+        """What a command prints, whatever it tells of."""
+        mark = _ENDLESS if command in _NEVER_ENDING else ""
+        return self._ask(mark + _BETWEEN.join((command, "-n", self.name_server, *arguments)))
+
+    def commands(self) -> dict[str, str]:
+        """The commands that the jar has registered, and what it says of each."""
+        lines = (line.partition(_BETWEEN) for line in self._ask(_LIST).splitlines())
+        return {name: description for name, between, description in lines if between}
+
+    def _ask(self, line: str) -> str:
         if self._process.stdin is None or self._process.stdout is None:
             raise RuntimeError("mqadmin was started without pipes")
-        words = (command, "-n", self.name_server, *arguments)
-        self._process.stdin.write(_BETWEEN.join(words) + "\n")
+        self._process.stdin.write(line + "\n")
         self._process.stdin.flush()
         lines = []
-        while (line := self._process.stdout.readline()) != f"{_END}\n":
-            if not line:
-                raise AdminFailed(f"mqadmin {command} ended the process:\n{''.join(lines)}")
-            lines.append(line)
-        said = _LOGBACK.sub("", "".join(lines))
-        if _FAILED.search(said):
-            raise AdminFailed(f"mqadmin {' '.join(words)}:\n{said}")
-        return said
+        while (said := self._process.stdout.readline()) != f"{_END}\n":
+            if not said:
+                raise AdminFailed(f"mqadmin {line!r} ended the process:\n{''.join(lines)}")
+            lines.append(said)
+        return _LOGBACK.sub("", "".join(lines))
 
     def __enter__(self) -> Self:
         return self

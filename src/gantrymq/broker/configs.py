@@ -14,14 +14,16 @@ RocketMQ: Configuration, AdminBrokerProcessor.
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import Iterable, Mapping
 from functools import reduce
 from typing import TYPE_CHECKING, Any, Final
 
 from gantrymq.broker.config import BrokerConfig
 from gantrymq.broker.keeping import Keeper, Tree
-from gantrymq.errors import BrokerFailure, ConfigError, NoPermission
+from gantrymq.errors import BrokerFailure, ConfigError, InvalidParameter, NoPermission
 from gantrymq.protocol.base import Done, declared, named
+from gantrymq.protocol.brokers import SwitchTimerEngine, TimerEngine
 from gantrymq.protocol.configs import BrokerConfigReply, GetBrokerConfig, UpdateBrokerConfig
 from gantrymq.protocol.data_version import DataVersion
 from gantrymq.protocol.json_shapes import shape
@@ -147,6 +149,7 @@ def facts(config: BrokerConfig) -> dict[str, str]:
     """What can be set in RocketMQ and is as it is here; 4.x's tools fail where it is missing."""
     return {
         "brokerRole": "ASYNC_MASTER" if config.identity.id == 0 else "SLAVE",
+        "clientCallbackExecutorThreads": str(os.cpu_count() or 1),  # what tools take for the CPUs
         "filterServerNums": "0",
         "useTLS": str(bool(config.listen.tls)).lower(),
     }
@@ -216,4 +219,13 @@ async def update_config(request: UpdateBrokerConfig, broker: Broker, peer: Peer)
         late = aliases()[name].path.startswith(AT_START_ONLY)
         log.info("%s set %s%s", peer, name, ", which holds from the next start on" if late else "")
     await broker.changes.kept()
+    return Done()
+
+
+def switch_timer_engine(request: SwitchTimerEngine, _broker: Broker, _peer: Peer) -> Done:
+    """Timed messages are kept in files, and nowhere else."""
+    if request.engine != TimerEngine.FILES:
+        raise InvalidParameter.because(
+            "timed messages are kept in files (timer wheel and timer log); there is no RocksDB here"
+        )
     return Done()

@@ -142,6 +142,9 @@ class Totals(NamedTuple):
     put_size: int
     gets: int
     """Messages that were handed out."""
+    user_puts: int
+    user_gets: int
+    """The same without the topics that are the system's own."""
     found: int
     """Pulls that found something."""
     missed: int
@@ -179,6 +182,15 @@ class Counts:
         self._sums: dict[tuple[str, str], Sum] = {}
         self._broker_puts = self._sum("BROKER_PUT", cluster)
         self._broker_gets = self._sum("BROKER_GET", cluster)
+        self._user_puts = self._sum("BROKER_PUT_WITHOUT_SYSTEM_TOPIC", cluster)
+        self._user_gets = self._sum("BROKER_GET_WITHOUT_SYSTEM_TOPIC", cluster)
+        self._lasting: Final = (
+            self._broker_puts,
+            self._broker_gets,
+            self._user_puts,
+            self._user_gets,
+        )
+        """Sums that are kept however long nothing happens."""
         self._seconds: deque[Totals] = deque(maxlen=_SECONDS)
         self._ticks = 0
         start = self._totals()
@@ -198,6 +210,11 @@ class Counts:
     def delivered(self, message: StoredMessage) -> None:
         """A delayed message went on to its own queue."""
         self.stored(message.topic, message.queue_id, 1, message.size)
+
+    def released(self, message: StoredMessage) -> None:
+        """A timed message did."""
+        self.delivered(message)
+        self._sum("TIMER_DEQUEUE", self.cluster).add(1, 1, message.size)
 
     def handed_out(self, group: str, topic: str, queue_id: int, messages: int, size: int) -> None:
         """A pull found messages."""
@@ -232,6 +249,12 @@ class Counts:
     def put_tps(self, topic: str) -> float:
         """Messages stored in a topic, per second over the last minute."""
         found = self._sums.get(("TOPIC_PUT", topic))
+        return 0.0 if found is None else item(found.minute, MESSAGES).tps
+
+    @property
+    def release_tps(self) -> float:
+        """Timed messages that went on, per second over the last minute."""
+        found = self._sums.get(("TIMER_DEQUEUE", self.cluster))
         return 0.0 if found is None else item(found.minute, MESSAGES).tps
 
     def get_tps(self, group: str, topic: str) -> float:
@@ -321,18 +344,27 @@ class Counts:
                 self._sum("TOPIC_PUT", topic).add(*fresh)
                 self._broker_puts.add(*fresh)
                 if not is_system_topic(topic):
-                    self._sum("BROKER_PUT_WITHOUT_SYSTEM_TOPIC", self.cluster).add(*fresh)
+                    self._user_puts.add(*fresh)
         for (topic, _, group), tally in self._gets.items():
             if tally.times != tally.added_times:
                 fresh = tally.fresh()
                 self._sum("GROUP_GET", f"{topic}@{group}").add(*fresh)
                 self._broker_gets.add(*fresh)
                 if not is_system_topic(topic):
-                    self._sum("BROKER_GET_WITHOUT_SYSTEM_TOPIC", self.cluster).add(*fresh)
+                    self._user_gets.add(*fresh)
 
     def _totals(self) -> Totals:
         puts, gets = self._broker_puts, self._broker_gets
-        return Totals(self._now(), puts.messages, puts.size, gets.messages, gets.times, self.missed)
+        return Totals(
+            at=self._now(),
+            puts=puts.messages,
+            put_size=puts.size,
+            gets=gets.messages,
+            user_puts=self._user_puts.messages,
+            user_gets=self._user_gets.messages,
+            found=gets.times,
+            missed=self.missed,
+        )
 
     def _everything(self) -> Iterator[Sum]:
         yield from self._puts.values()
@@ -349,7 +381,7 @@ class Counts:
         for get in [get for get, one in self._gets.items() if is_idle(one)]:
             del self._gets[get]
         for name in [name for name, one in self._sums.items() if is_idle(one)]:
-            if self._sums[name] not in (self._broker_puts, self._broker_gets):
+            if self._sums[name] not in self._lasting:
                 del self._sums[name]
 
     def _look_at_the_calendar(self) -> None:

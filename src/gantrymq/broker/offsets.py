@@ -105,6 +105,11 @@ class Offsets:
             self._changed = False
             self._keeper.keep(FILE, self._tree)
 
+    @property
+    def count(self) -> int:
+        """How many topics there are in which groups have offsets, a topic once for each group."""
+        return sum(map(len, self._table.values()))
+
     # --- what pulling asks ----------------------------------------------------------------------
 
     def commit(self, group: str, topic: str, queue_id: int, offset: int) -> None:

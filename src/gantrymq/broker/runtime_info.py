@@ -1,7 +1,7 @@
 """What the broker is doing, as the table of texts that `mqadmin` and dashboards show.
 
-The names are RocketMQ's. What this broker has no counterpart of (a timer wheel, a transient pool)
-is left out rather than made up; tools that print the table print what is there.
+The names are RocketMQ's. What this broker has no counterpart of (capacities of thread pools) or
+does not measure (the slowest writes) is left out rather than made up; tools print what is there.
 
 RocketMQ: AdminBrokerProcessor.prepareRuntimeInfo.
 """
@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 from gantrymq.protocol.brokers import GetRuntimeInfo
 from gantrymq.protocol.configs import KeyTable
+from gantrymq.protocol.names import TIMER_TOPIC
 from gantrymq.wire.versions import CURRENT, describe
 
 if TYPE_CHECKING:
@@ -20,6 +21,18 @@ if TYPE_CHECKING:
     from gantrymq.net.peer import Peer
 
 _UNIT: Final = 1024
+_NO_POOL: Final = 2**31 - 1
+"""What RocketMQ says where messages are not written to a pool of buffers first."""
+_ANSWERED_AT_ONCE: Final = (
+    "EndTransactionQueueSize",
+    "ackThreadPoolQueueSize",
+    "ackThreadPoolQueueHeadWaitTimeMills",
+    "queryThreadPoolQueueSize",
+    "queryThreadPoolQueueHeadWaitTimeMills",
+    "litePullThreadPoolQueueSize",
+    "litePullThreadPoolQueueHeadWaitTimeMills",
+)
+"""Queues of RocketMQ's in which nothing waits here: what came is answered before more is read."""
 
 
 def get_runtime_info(_request: GetRuntimeInfo, broker: Broker, _peer: Peer) -> KeyTable:
@@ -56,12 +69,12 @@ def _traffic(broker: Broker) -> dict[str, object]:
         "getTotalTps": counts.tps("pulls"),
         "getTransferredTps": counts.tps("gets"),
         "getTransferedTps": counts.tps("gets"),  # what RocketMQ 4 calls it, and its tools ask for
-        "msgPutTotalYesterdayMorning": last.puts,
-        "msgPutTotalTodayMorning": this.puts,
-        "msgPutTotalTodayNow": totals.puts,
-        "msgGetTotalYesterdayMorning": last.gets,
-        "msgGetTotalTodayMorning": this.gets,
-        "msgGetTotalTodayNow": totals.gets,
+        "msgPutTotalYesterdayMorning": last.user_puts,
+        "msgPutTotalTodayMorning": this.user_puts,
+        "msgPutTotalTodayNow": totals.user_puts,
+        "msgGetTotalYesterdayMorning": last.user_gets,
+        "msgGetTotalTodayMorning": this.user_gets,
+        "msgGetTotalTodayNow": totals.user_gets,
     }
 
 
@@ -75,6 +88,8 @@ def _store(broker: Broker) -> dict[str, object]:
         "consumeQueueDiskRatio": usage.ratio,
         "commitLogDirCapacity": f"Total : {readable(usage.total)}, Free : {readable(usage.free)}.",
         "dispatchBehindBytes": 0,  # a message is in its queue as soon as it may be read
+        "dispatchMaxBuffer": 0,
+        "remainTransientStoreBufferNumbs": _NO_POOL,
         "remainHowManyDataToFlush": readable(store.log_end - store.flushed_to),
         "earliestMessageTimeStamp": store.log.store_time(store.log_start),
         "pageCacheLockTimeMills": 0,  # nothing locks
@@ -89,6 +104,7 @@ def _waiting(broker: Broker) -> dict[str, object]:
         "pullThreadPoolQueueHeadWaitTimeMills": 0,
         "pullThreadPoolQueueSize": broker.waiting.count,
         "pullThreadPoolQueueCapacity": broker.config.pulls.waiting,
+        **dict.fromkeys(_ANSWERED_AT_ONCE, 0),
     }
 
 
@@ -100,12 +116,23 @@ def _delays(broker: Broker) -> dict[str, object]:
     }
 
 
+def _timers(broker: Broker) -> dict[str, object]:
+    return {
+        "timerReadBehind": 0,  # messages get their place in the wheel as they are stored
+        "timerOffsetBehind": 0,
+        "timerCongestNum": broker.timers.behind,
+        "timerEnqueueTps": broker.counts.put_tps(TIMER_TOPIC),
+        "timerDequeueTps": broker.counts.release_tps,
+    }
+
+
 _PARTS: Final[tuple[Callable[[Broker], dict[str, object]], ...]] = (
     _life,
     _traffic,
     _store,
     _waiting,
     _delays,
+    _timers,
 )
 
 

@@ -206,7 +206,7 @@ def assemble(
         store=store,
         broker=identity.name,
         clock_ms=clock_ms,
-        delivered=counts.delivered,
+        delivered=counts.released,
     )
     registrar = Registrar(
         config.registering,

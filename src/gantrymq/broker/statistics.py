@@ -16,6 +16,7 @@ from gantrymq.errors import BrokerFailure, TopicNotFound
 from gantrymq.model import MessageQueue
 from gantrymq.protocol.base import Done
 from gantrymq.protocol.brokers import CleanConsumeQueues, DeleteExpiredLog
+from gantrymq.protocol.lite import BrokerLiteInfo, GetBrokerLiteInfo
 from gantrymq.protocol.statistics import (
     BrokerConsumeStats,
     BrokerStats,
@@ -204,6 +205,17 @@ def get_broker_stats(request: GetBrokerStats, broker: Broker, _peer: Peer) -> Br
         minute=item(counted.minute, column),
         hour=item(counted.hour, column),
         day=item(counted.day, column),
+    )
+
+
+def get_broker_lite_info(
+    _request: GetBrokerLiteInfo, broker: Broker, _peer: Peer
+) -> BrokerLiteInfo:
+    """There are no lite topics; what they would share with other topics is counted."""
+    return BrokerLiteInfo(
+        store_type="default",
+        queue_table=len(broker.topics.table),
+        offset_table=broker.offsets.count,
     )
 
 

@@ -15,6 +15,7 @@ from gantrymq.broker import (
     offsets,
     pulling,
     queries,
+    replicas,
     replying,
     resets,
     retries,
@@ -28,7 +29,12 @@ from gantrymq.broker import (
 )
 from gantrymq.protocol.assignments import GetAllRequestModes, QueryAssignment, SetRequestMode
 from gantrymq.protocol.base import table
-from gantrymq.protocol.brokers import CleanConsumeQueues, DeleteExpiredLog, GetRuntimeInfo
+from gantrymq.protocol.brokers import (
+    CleanConsumeQueues,
+    DeleteExpiredLog,
+    GetRuntimeInfo,
+    SwitchTimerEngine,
+)
 from gantrymq.protocol.configs import GetBrokerConfig, UpdateBrokerConfig
 from gantrymq.protocol.group_settings import (
     DeleteGroup,
@@ -47,6 +53,7 @@ from gantrymq.protocol.groups import (
     Heartbeat,
     UnregisterClient,
 )
+from gantrymq.protocol.lite import GetBrokerLiteInfo
 from gantrymq.protocol.locks import LockQueues, UnlockQueues
 from gantrymq.protocol.offsets import (
     GetAllConsumerOffsets,
@@ -60,6 +67,7 @@ from gantrymq.protocol.offsets import (
     UpdateConsumerOffset,
 )
 from gantrymq.protocol.pulling import LitePullMessage, PullMessage, QueryMessages, ViewMessage
+from gantrymq.protocol.replicas import GetReplicationStatus, ResetMasterFlushOffset
 from gantrymq.protocol.resets import CloneGroupOffsets, GetClientOffsets, ResetOffsets
 from gantrymq.protocol.running import ConsumeDirectly, GetRunningInfo
 from gantrymq.protocol.sending import (
@@ -151,7 +159,11 @@ HANDLERS: Final = table(
     # the broker itself, and what it counts
     GetBrokerConfig.answered_by(configs.get_config),
     UpdateBrokerConfig.answered_by(configs.update_config),
+    SwitchTimerEngine.answered_by(configs.switch_timer_engine),
     GetRuntimeInfo.answered_by(runtime_info.get_runtime_info),
+    GetReplicationStatus.answered_by(replicas.get_replication_status),
+    ResetMasterFlushOffset.answered_by(replicas.reset_master_flush_offset),
+    GetBrokerLiteInfo.answered_by(statistics.get_broker_lite_info),
     GetTopicStats.answered_by(statistics.get_topic_stats),
     GetConsumeStats.answered_by(statistics.get_consume_stats),
     GetBrokerConsumeStats.answered_by(statistics.get_broker_consume_stats),

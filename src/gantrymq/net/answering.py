@@ -2,7 +2,7 @@
 
 | what happens | code | remark |
 |---|---|---|
-| the code is not in the table | 3 | ` request type N not supported`, and the name it has |
+| the code is not in the table | 3 | ` request type N not supported`, the name it has, and why |
 | the request does not decode | 1 | what is wrong with it |
 | the handler raises `ReplyError` | its code | its remark |
 | the handler raises anything else | 1 | the exception; logged once, with its traceback |
@@ -25,6 +25,7 @@ from types import MappingProxyType
 from typing import Any, Final, TypeAlias
 
 from gantrymq.errors import ProtocolError, ReplyError
+from gantrymq.protocol import unsupported
 from gantrymq.protocol.base import Entry, Reply
 from gantrymq.wire.codes import RequestCode, ResponseCode
 from gantrymq.wire.command import RESPONSE, Command
@@ -38,7 +39,6 @@ NO_TABLE: Final[Table] = MappingProxyType({})
 
 _SYSTEM_ERROR: Final = int(ResponseCode.SYSTEM_ERROR)
 _NOT_SUPPORTED: Final = int(ResponseCode.REQUEST_CODE_NOT_SUPPORTED)
-_KNOWN: Final = frozenset(map(int, RequestCode))
 _GO_AWAY: Final = int(ResponseCode.GO_AWAY)
 
 Refusals: TypeAlias = Counter[tuple[str, str]]
@@ -65,10 +65,7 @@ def ask(
 
 
 def _not_supported(code: int) -> Command:
-    remark = f" request type {code} not supported"
-    if code in _KNOWN:
-        remark += f": {RequestCode(code).name}"
-    return Command(_NOT_SUPPORTED, flag=RESPONSE, remark=remark)
+    return Command(_NOT_SUPPORTED, flag=RESPONSE, remark=unsupported.remark(code))
 
 
 def failure(

@@ -46,7 +46,10 @@ class Entry(NamedTuple):
 
 
 class Usage(NamedTuple):
-    """The file system under a path: its size, and what is free to us, in bytes."""
+    """The file system under a path, in bytes: what is used and free to us, and how much is free.
+
+    What is kept back from us, for the system's own use, counts as neither, as with `df`.
+    """
 
     total: int
     free: int
@@ -302,8 +305,8 @@ class RealDisk:
 
     def usage(self, path: Path) -> Usage:
         """See `Disk`."""
-        total, _, free = shutil.disk_usage(path)
-        return Usage(total, free)
+        _, used, free = shutil.disk_usage(path)
+        return Usage(used + free, free)
 
     def _map(self, path: Path, size: int, stride: int, how: int) -> File:
         descriptor = os.open(path, os.O_RDWR | how | system.BINARY, 0o644)

@@ -3,7 +3,9 @@
 import pytest
 
 from gantrymq.broker.table import HANDLERS, WITHOUT_WAITING
+from gantrymq.nameserver.table import HANDLERS as NAME_SERVER
 from gantrymq.net.answering import ask
+from gantrymq.protocol.unsupported import REASONS
 from gantrymq.wire.codes import RequestCode
 from gantrymq.wire.command import Command
 
@@ -12,11 +14,21 @@ from gantrymq.wire.command import Command
 def test_every_other_code_is_refused_by_name(table):
     refused = [code for code in RequestCode if code not in table]
     assert refused
+    assert {code for code in RequestCode if code not in HANDLERS} == set(REASONS)
     for code in refused:
         answer = ask(Command(code), table, None, None)
         assert isinstance(answer, Command)
         assert answer.code == 3
-        assert answer.remark == f" request type {int(code)} not supported: {code.name}"
+        refusal = f" request type {int(code)} not supported: {code.name}"
+        why = f" ({REASONS[code]})" if code in REASONS else ""
+        assert answer.remark == refusal + why
+
+
+def test_no_reason_is_left_for_what_is_answered():
+    assert not [code for code in REASONS if code in HANDLERS]
+    here = {code for code in REASONS if code in NAME_SERVER}
+    assert {REASONS[code] for code in here} == {"name servers answer it"}
+    assert {code for code, why in REASONS.items() if why == "name servers answer it"} == here
 
 
 def test_the_vip_port_lacks_nothing_but_pulls():
