@@ -31,6 +31,11 @@ from gantrymq.protocol.unsupported import REASONS
 from gantrymq.wire.codes import RequestCode
 
 ROOT = Path(__file__).resolve().parent.parent
+if str(ROOT) not in sys.path:  # for the tables beside this file
+    sys.path.insert(0, str(ROOT))
+
+from tools import mqadmin  # noqa: E402
+
 SOURCE = ROOT / "src"
 TARGET = ROOT / "docs" / "reference" / "generated"
 
@@ -256,7 +261,32 @@ def metrics_page() -> str:
     )
 
 
+# -- mqadmin ---------------------------------------------------------------------------------------
+
+
+def mqadmin_page() -> str:
+    good = sum(one.refused is None for one in mqadmin.COMMANDS)
+    return (
+        "# RocketMQ's `mqadmin`\n\n"
+        f"What the {len(mqadmin.COMMANDS)} commands of RocketMQ 5.5.0's `mqadmin` do with Gantry: "
+        f"{good} of them work, the others are answered with the reason why not. A test takes the "
+        "list out of RocketMQ's own jar and runs every command against `gantry up`, as it stands "
+        "in this table.\n\n`mqadmin` itself puts every refusal into an exception with a stack "
+        "trace of its own, and ends with exit code 0 all the same; the reason is in the line with "
+        "`CODE: 3`.\n\n"
+        f"{mqadmin_table(mqadmin.COMMANDS)}\n## RocketMQ 4.9.7\n\nIts `mqadmin` has five commands "
+        "that 5.5.0 has not. All its others are in the table above, and are tested with its jar as "
+        f"well.\n\n{mqadmin_table(mqadmin.OLD)}"
+    )
+
+
+def mqadmin_table(commands: Iterable[mqadmin.Command]) -> str:
+    rows = ((f"`{one.name}`", one.does, one.verdict) for one in commands)
+    return table(("Command", "What it is for", "With Gantry"), rows)
+
+
 PAGES = {
+    "mqadmin": mqadmin_page,
     "errors": errors_page,
     "requests": requests_page,
     "glossary": glossary_page,

@@ -23,9 +23,11 @@ _LIST: Final = "\x03"
 _ENDLESS: Final = "\x04"
 _NEVER_ENDING: Final = frozenset({"clusterRT"})
 """Commands that go on until somebody stops them; they are stopped after a while."""
+_SILENCE: Final = '<configuration><root level="OFF"/></configuration>'
 _LOGBACK: Final = re.compile(r"^\d\d:\d\d:\d\d,\d+ \|-.*\n", re.MULTILINE)
 """What 5.x's logging says about its own setting up."""
-_FAILED: Final = re.compile(r"Exception|Error|command failed|not exist", re.IGNORECASE)
+FAILED: Final = re.compile(r"Exception|Error|command failed|not exist", re.IGNORECASE)
+"""What is said where a command did not do what it was told."""
 
 
 class AdminFailed(AssertionError):
@@ -40,7 +42,7 @@ class Admin:
         self.name_server = name_server
         self.home = Path(tempfile.mkdtemp(prefix="gantry-admin-"))
         (self.home / "conf").mkdir()
-        (self.home / "conf" / "logback_tools.xml").write_text(apache._LOGGING)
+        (self.home / "conf" / "logback_tools.xml").write_text(_SILENCE)
         options = ("-Xmx256m", f"-Duser.home={self.home}", *apache.OPENED, *apache.QUICK)
         self._process = subprocess.Popen(
             jars.java(version, "server", "Admin", *options, sources=SOURCES),
@@ -56,7 +58,7 @@ class Admin:
         """What a command prints; `AdminFailed` where that tells of a failure."""
         # mqadmin ends with 0 whatever happens; what went wrong is a stack trace or a sentence.
         said = self.said(command, *arguments)
-        if _FAILED.search(said):
+        if FAILED.search(said):
             raise AdminFailed(f"mqadmin {' '.join((command, *arguments))}:\n{said}")
         return said
 

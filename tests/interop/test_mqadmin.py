@@ -1,11 +1,13 @@
-"""RocketMQ's own `mqadmin` with `gantry up`: the ordinary commands do what they say.
+"""RocketMQ's own `mqadmin` with `gantry up`: every command that its jar has, one after the other.
 
-`COMMANDS` is the list; each runs without an error, and what it prints has the words beside it. What
-some of them change is looked at in tests of its own.
+`tools/mqadmin.py` has what each is to do, and makes the page of the reference: a command works and
+prints the words beside it, or it is refused with a reason. What some of them change is looked at in
+tests of its own.
 """
 
 from __future__ import annotations
 
+import json
 import re
 import time
 from collections.abc import Callable, Iterator
@@ -13,85 +15,47 @@ from pathlib import Path
 from typing import Final
 
 import pytest
-from admin import Admin, AdminFailed
+from admin import FAILED, Admin, AdminFailed
 from conftest import or_skip
 from gantry import Gantry
+from jars import CURRENT
 from peer import JavaPeer
 
+import gantrymq as client
 from gantrymq.net.blocking import BlockingPeer
 from gantrymq.protocol.groups import ConsumerData, Heartbeat, ProducerData, Subscription
 from gantrymq.protocol.offsets import QueryConsumerOffset, UpdateConsumerOffset
 from gantrymq.protocol.pulling import PullFlag, PullMessage
 from gantrymq.protocol.sending import SendMessage, SendReply
+from gantrymq.protocol.tracing import (
+    ConsumeBegun,
+    ConsumeEnded,
+    Sent,
+    TracedType,
+    TraceRecord,
+    write_records,
+)
 from gantrymq.wire import properties
+from tools.mqadmin import COMMANDS, OLD, Command, Line
 
 MESSAGES: Final = 20
 GROUP: Final = "GID_orders"
 
-# {b} is the broker's address, {n} the name server's, {id} and {unique} the first message's ids,
-# {out} a directory, {topic} an option that 4.9.7 does not have.
-COMMANDS: Final[tuple[tuple[str, tuple[str, ...]], ...]] = (
-    # the cluster and its broker
-    ("clusterList", ("broker-a", "V5_5_0", "DefaultCluster")),
-    ("clusterList -m", ("broker-a",)),
-    ("brokerStatus -b {b}", ("bootTimestamp", "msgPutTotalTodayNow", "commitLogDirCapacity")),
-    ("brokerStatus -c DefaultCluster", ("putTps", "scheduleMessageOffset_18")),
-    ("getBrokerConfig -b {b}", ("brokerName", "flushDiskType", "brokerRole")),
-    ("getBrokerConfig -c DefaultCluster", ("brokerPermission",)),
-    ("updateBrokerConfig -b {b} -k maxMessageSize -v 4194304", ("update broker config success",)),
-    ("getNamesrvConfig -n {n}", ("kvConfigPath",)),
-    ("sendMsgStatus -b broker-a -c 3 -s 100", ("SEND_OK",)),
-    ("cleanExpiredCQ -b {b}", ("success",)),
-    ("cleanUnusedTopic -b {b}", ("success",)),
-    ("deleteExpiredCommitLog -b {b}", ("success",)),
-    ("exportConfigs -c DefaultCluster -f {out}", ("success",)),
-    ("exportMetadata -c DefaultCluster -f {out}", ("success",)),
-    ("exportMetrics -c DefaultCluster -f {out}", ("success",)),
-    # topics
-    ("topicList", ("orders", "%RETRY%GID_orders", "TBW102")),
-    ("topicList -c", ("orders", GROUP)),
-    ("topicStatus -t orders", ("broker-a", "Min Offset")),
-    ("topicRoute -t orders", ('"brokerName":"broker-a"', '"readQueueNums":4')),
-    ("topicClusterList -t orders", ("DefaultCluster",)),
-    ("updateTopic -b {b} -t made -r 4 -w 4", ("create topic to",)),
-    ("updateTopicPerm -b {b} -t made -p 4", ("update topic perm",)),
-    ("updateOrderConf -t made -v broker-a:4 -m put", ("update orderConf success",)),
-    ("updateOrderConf -t made -m get", ("broker-a:4",)),
-    ("updateOrderConf -t made -m delete", ("delete orderConf success",)),
-    ("allocateMQ -t orders -i ipA,ipB", ("ipA", "ipB")),
-    ("deleteTopic -c DefaultCluster -t made", ("delete topic [made] from cluster",)),
-    # groups
-    ("updateSubGroup -b {b} -g GID_made -r 5", ("create subscription group to",)),
-    ("getConsumerConfig -g GID_made", ("retryMaxTimes", "5")),
-    ("consumerProgress", (GROUP,)),
-    ("consumerProgress -g GID_orders", ("orders", "broker-a", "Diff Total: 17")),
-    ("consumerConnection -g GID_orders", ("admin-test", "CONSUME_PASSIVELY", "CLUSTERING")),
-    ("producerConnection -g PID_orders -t orders", ("admin-test",)),
-    ("producer -b {b}", ("PID_orders",)),
-    ("brokerConsumeStats -b {b}", ("GID_orders", "Diff Total: ")),
-    ("statsAll -t orders", ("orders", GROUP)),
-    ("cloneGroupOffset -s GID_orders -d GID_made -t orders", ("clone group offset success",)),
-    ("deleteSubGroup -b {b} -g GID_made -r true", ("delete subscription group [GID_made]",)),
-    # messages
-    ("sendMessage -t other -p hello -k k1 -c tagA", ("SEND_OK",)),
-    ("queryMsgById -i {id} {topic}", ("key0",)),
-    ("queryMsgByUniqueKey -t orders -i {unique}", ("key0", "Queue Offset:")),
-    ("queryMsgByKey -t orders -k key3", ("#Message ID",)),
-    ("queryMsgByOffset -t orders -b broker-a -i 0 -o 0", ("key0",)),
-    ("printMsg -t orders", ("body 0", "body 19")),
-    ("printMsgByQueue -t orders -a broker-a -i 0 -p true -d true", ("body 0",)),
-    ("consumeMessage -t orders -b broker-a -i 0 -o 0 -c 2", ("body 0", "body 4")),
-    ("queryCq -t orders -q 0 -i 0 -c 3 -b {b}", ("max: 5, min: 0", "physicSize")),
-    ("checkMsgSendRT -t other -a 3 -s 100", ("true",)),
-    # the name server
-    ("updateKvConfig -s N -k k -v v", ("create or update kv config to namespace success",)),
-    ("deleteKvConfig -s N -k k", ("delete kv config from namespace success",)),
-    ("wipeWritePerm -b broker-a", ("wipe write perm of broker[broker-a]",)),
-    ("addWritePerm -b broker-a", ("add write perm of broker[broker-a]",)),
-)
-
-TRACKING: Final = ("queryMsgById", "queryMsgByUniqueKey", "queryMsgByOffset")
-"""Commands that say of every group how it is with the message, even if with an exception."""
+SHOWS_EXCEPTIONS: Final = {
+    *("queryMsgById", "queryMsgByUniqueKey", "queryMsgByOffset"),  # of groups they cannot ask
+    "consumerStatus",  # the same
+    "clusterRT",  # it does not end by itself, and is interrupted
+}
+"""Commands that do what they are for, and print exceptions as well."""
+OF_REFUSALS: Final = {
+    "SubCommandException",
+    "MQBrokerException",
+    "MQClientException",
+    "RuntimeException",
+    "CompletionException",
+}
+"""What mqadmin makes of every refusal. Anything else would be an answer that it cannot read."""
+EXCEPTION: Final = re.compile(r"(\w+(?:Exception|Error))\b")
 
 
 class Scene:
@@ -102,7 +66,71 @@ class Scene:
         self.peer = BlockingPeer.connect(gantry.broker)
         self.beat()
         self.sent = [self.send(number) for number in range(MESSAGES)]
+        self.trace(self.sent[0].transaction_id or "")
+        self.consumer = client.Consumer(
+            f"rmq://{gantry.name_server}",
+            group="GID_seen",
+            start="latest",
+            topics="orders",
+            handler=lambda message: None,
+        )
+        self.consumer.start()
         self.begin_again()
+
+    def close(self) -> None:
+        self.consumer.close()
+        self.peer.close()
+
+    def trace(self, unique: str) -> None:
+        """What a producer and a consumer tell of a message."""
+        now = int(time.time() * 1000)
+        whose = {"region": "R", "message_id": unique, "time_ms": now, "keys": "key0"}
+        records: list[TraceRecord] = [
+            Sent(
+                **whose,  # type: ignore[arg-type]
+                group="PID_orders",
+                topic="orders",
+                tags="B",
+                store_host=self.gantry.broker,
+                body_length=6,
+                cost_ms=1,
+                type=TracedType.NORMAL,
+            ),
+            ConsumeBegun(**whose, group=GROUP, request_id="1", retries=0),  # type: ignore[arg-type]
+            ConsumeEnded(
+                request_id="1",
+                message_id=unique,
+                cost_ms=1,
+                success=True,
+                time_ms=now,
+                group=GROUP,
+            ),
+        ]
+        request = SendMessage(
+            group="tracer",
+            topic="RMQ_SYS_TRACE_TOPIC",
+            queue_id=0,
+            born_ms=now,
+            properties=properties.join({"KEYS": unique}),
+            body=write_records(records).encode(),
+        )
+        self.peer.call(request, timeout=10)
+
+    def names(self, admin: Admin, out: Path) -> dict[str, object]:
+        """What stands for the braces in the words of commands."""
+        topics = [{"topicName": "listed", "readQueueNums": 2, "writeQueueNums": 2, "perm": 6}]
+        (out / "topics.json").write_text(json.dumps(topics))
+        groups = [{"groupName": "GID_listed", "retryMaxTimes": 3}]
+        (out / "groups.json").write_text(json.dumps(groups))
+        return {
+            "b": self.gantry.broker,
+            "n": self.gantry.name_server,
+            "id": self.sent[0].message_id,
+            "unique": self.sent[0].transaction_id,
+            "out": out,
+            "log": min((self.gantry.store / "commitlog").iterdir()),
+            "topic": "-t orders" if admin.version.startswith("5") else "",
+        }
 
     def begin_again(self) -> None:
         """Have the group at the beginning but for one queue, whatever commands did to it."""
@@ -169,7 +197,7 @@ def gantry(request: pytest.FixtureRequest) -> Iterator[Gantry]:
 def scene(gantry: Gantry) -> Iterator[Scene]:
     found = Scene(gantry)
     yield found
-    found.peer.close()
+    found.close()
 
 
 @pytest.fixture(scope="module", params=("5.5.0", "4.9.7"))
@@ -178,30 +206,44 @@ def admin(request: pytest.FixtureRequest, gantry: Gantry) -> Iterator[Admin]:
         yield running
 
 
-def test_every_command_does_what_it_says(admin: Admin, scene: Scene, tmp_path: Path) -> None:
-    """In their order, because some of them need what others made."""
-    first = scene.sent[0]
-    names = {
-        "b": scene.gantry.broker,
-        "n": scene.gantry.name_server,
-        "id": first.message_id,
-        "unique": first.transaction_id,
-        "out": tmp_path,
-        "topic": "-t orders" if admin.version.startswith("5") else "",
-    }
+def test_every_command_of_the_jar_does_what_the_reference_says(
+    admin: Admin, scene: Scene, tmp_path: Path
+) -> None:
+    """In the order of the table, because some of them need what others made."""
+    there = admin.commands()
+    known = {one.name: one for one in (*COMMANDS, *(OLD if admin.version.startswith("4") else ()))}
+    if admin.version == CURRENT:
+        assert set(there) == set(known)
+    assert set(there) <= set(known)
+    names = scene.names(admin, tmp_path)
     problems = []
-    for command, words in COMMANDS:
-        scene.begin_again()
-        line = command.format(**names).split()
-        try:
-            said = whatever_it_says(admin, *line) if line[0] in TRACKING else admin(*line)
-        except AdminFailed as failed:
-            problems.append(f"{command}: {failed}")
-        else:
-            missing = [word for word in words if word not in said]
-            if missing:
-                problems.append(f"{command}: {missing} not in:\n{said}")
+    for command in known.values():
+        for line in command.lines if command.name in there else ():
+            scene.begin_again()
+            words = f"{command.name} {line.words}".format(**names).split()
+            if problem := what_is_wrong(command, line, admin.said(*words)):
+                problems.append(f"{' '.join(words)}: {problem}")
     assert not problems, "\n\n".join(problems)
+    log = scene.gantry.said()
+    assert "Traceback" not in log, log
+
+
+def what_is_wrong(command: Command, line: Line, said: str) -> str | None:
+    """Where what a command prints is not what the table says of it."""
+    missing = [word for word in line.prints if word not in said]
+    if missing:
+        return f"{missing} not in:\n{said}"
+    if command.refused is None:
+        if FAILED.search(said) and command.name not in SHOWS_EXCEPTIONS:
+            return f"it failed:\n{said}"
+        return None
+    odd = set(EXCEPTION.findall(said)) - OF_REFUSALS
+    if odd and not line.prints:
+        return f"{odd} in:\n{said}"
+    shown = command.code is not None and "error" not in line.prints
+    if shown and f"({command.refused})" not in said:
+        return f"no reason in:\n{said}"
+    return None
 
 
 # --- what commands change -------------------------------------------------------------------------

@@ -65,6 +65,7 @@ async def test_settings_hold_at_once(rig):
     assert before.version.counter == 0
     assert before.properties.keys() == aliases().keys() | {
         "brokerRole",
+        "clientCallbackExecutorThreads",
         "filterServerNums",
         "useTLS",
     }
