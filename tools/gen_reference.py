@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import click
+import mqadmin
 
 from gantrymq import errors, settings
 from gantrymq.broker import config as broker_config
@@ -31,11 +32,6 @@ from gantrymq.protocol.unsupported import REASONS
 from gantrymq.wire.codes import RequestCode
 
 ROOT = Path(__file__).resolve().parent.parent
-if str(ROOT) not in sys.path:  # for the tables beside this file
-    sys.path.insert(0, str(ROOT))
-
-from tools import mqadmin  # noqa: E402
-
 SOURCE = ROOT / "src"
 TARGET = ROOT / "docs" / "reference" / "generated"
 
