@@ -33,7 +33,8 @@ class Message:
     """What a producer sends: a body for a topic, with a tag, keys and properties of the user's own.
 
     `delay` and `deliver_at` say when it is to be delivered; what of that a cluster can do is looked
-    up before it is sent. `delay_level` names one of a broker's own delays.
+    up before it is sent. `delay_level` names one of a broker's own delays. `priority`, from 0 up,
+    is for topics of type PRIORITY.
 
     RocketMQ: Message.
     """
@@ -49,6 +50,7 @@ class Message:
     delay_level: int = 0
     delay: timedelta | None = None
     deliver_at: datetime | None = None
+    priority: int | None = None
 
 
 class SendStatus(IntEnum):
@@ -160,6 +162,12 @@ class ReceivedMessage:
     def keys(self) -> tuple[str, ...]:
         """The keys it can be found by."""
         return tuple((self.find(names.KEYS) or "").split())
+
+    @property
+    def priority(self) -> int | None:
+        """The priority that it was sent with, to a topic of type PRIORITY."""
+        text = self.find(names.PRIORITY) or ""
+        return int(text) if text.isdecimal() else None
 
     @property
     def flag(self) -> int:

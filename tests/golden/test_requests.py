@@ -209,6 +209,7 @@ def test_strict_routes_have_their_numbers_quoted(route: TopicRoute, text: str) -
 
 
 SEND = SendMessage(
+    language=Language.JAVA,
     group="PG",
     topic="TopicTest",
     queue_id=1,

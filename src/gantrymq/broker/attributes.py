@@ -18,6 +18,8 @@ CLEANUP_POLICY: Final = "cleanup.policy"
 QUEUE_TYPE: Final = "queue.type"
 RESERVE_TIME: Final = "reserve.time"
 RESERVE_SIZE: Final = "reserve.size"
+COMPACTION: Final = "COMPACTION"
+"""The cleanup policy of topics that keep the newest message of each key."""
 _LONG_MAX: Final = 2**63 - 1
 _MONTH_MINUTES: Final = 43_200
 
@@ -47,7 +49,7 @@ def _between(least: int, most: int) -> Callable[[str], str | None]:
 
 TOPIC_ATTRIBUTES: Final[Mapping[str, Attribute]] = {
     QUEUE_TYPE: Attribute(_one_of("BatchCQ", "SimpleCQ"), changeable=False),
-    CLEANUP_POLICY: Attribute(_one_of("DELETE", "COMPACTION"), changeable=False),
+    CLEANUP_POLICY: Attribute(_one_of("DELETE", COMPACTION), changeable=False),
     MESSAGE_TYPE: Attribute(
         _one_of(
             "UNSPECIFIED", "NORMAL", "FIFO", "DELAY", "TRANSACTION", "PRIORITY", "LITE", "MIXED"

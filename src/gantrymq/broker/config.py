@@ -150,8 +150,11 @@ class TopicsConfig:
         "refuse to create, change or delete a topic of RocketMQ's own",
         rocketmq="validateSystemTopicWhenUpdateTopic",
     )
+    check_types: bool = setting(
+        True, "refuse messages of another type than a topic was given, if it was given one"
+    )
     mixed: bool = setting(
-        False, "allow topics for messages of every type", rocketmq="enableMixedMessageType"
+        True, "allow topics for messages of every type", rocketmq="enableMixedMessageType"
     )
 
 

@@ -28,9 +28,10 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Final, NoReturn
 
-from gantrymq.broker.attributes import CLEANUP_POLICY
+from gantrymq.broker import message_types
 from gantrymq.broker.config import IdentityConfig
 from gantrymq.broker.hosts import hosts_of
+from gantrymq.broker.message_types import PRIORITY_MARK
 from gantrymq.errors import (
     BrokerFailure,
     GroupNotFound,
@@ -161,10 +162,12 @@ def _send(request: SendMessage, broker: Broker, peer: Peer) -> SendReply | Await
     text, unique = broker.marks.put(request.properties)
     half = _HALF in text and _is_half(text, request)
     if settings.attributes:
-        _check_keys(settings, text)
+        message_types.check(settings, text, request, types=broker.config.topics.check_types)
     queue_id = request.queue_id
     if queue_id < 0:
         queue_id = any_queue(settings, broker.random)
+    if PRIORITY_MARK in text:
+        text, queue_id = message_types.prioritized(settings, text, queue_id)
     if topic.startswith(RETRY_PREFIX) and (derived := _given_up(request, broker)) is not None:
         topic, queue_id = derived, 0
         text = _without_delay(text)
@@ -237,6 +240,8 @@ def _send_batch(
         raise MessageIllegal.because(f"the batch is illegal: {error}") from error
     if not messages:
         raise MessageIllegal.because("the batch is illegal: there is no message in it")
+    if settings.attributes:
+        message_types.check_batch(settings, messages, types=broker.config.topics.check_types)
     appended = broker.storing.put_batch(messages)
     reply = SendReply(
         message_id=appended.offset_id,
@@ -349,15 +354,6 @@ def _refuse_writing(broker: Broker) -> NoReturn:
     raise NoPermission.because(
         f"the broker[{broker.config.identity.name}] sending message is forbidden"
     )
-
-
-def _check_keys(settings: TopicSettings, text: str) -> None:
-    """A topic that keeps only the newest message of each key takes none without."""
-    if (
-        settings.attributes.get(CLEANUP_POLICY) == "COMPACTION"
-        and not (properties.find_text(text, properties.KEYS) or "").strip()
-    ):
-        raise MessageIllegal.because("Required message key is missing")
 
 
 def _check_batch(request: SendMessage, common: str, broker: Broker) -> None:

@@ -26,6 +26,7 @@ class MessageOptions(TypedDict, total=False):
     delay_level: int
     delay: timedelta | None
     deliver_at: datetime | None
+    priority: int | None
 
 
 class SendOptions(MessageOptions, total=False):
@@ -77,6 +78,7 @@ def make_message(
         delay_level=options.get("delay_level", 0),
         delay=options.get("delay"),
         deliver_at=options.get("deliver_at"),
+        priority=options.get("priority"),
     )
 
 

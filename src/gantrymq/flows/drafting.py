@@ -214,6 +214,8 @@ class Drafting:
             found[names.KEYS] = " ".join(message.keys)
         if message.delay_level:
             found[names.DELAY] = str(message.delay_level)
+        if message.priority is not None:
+            found[names.PRIORITY] = str(message.priority)
         if self.rules.namespace:
             found[names.INSTANCE_ID] = self.rules.namespace
         return found, unique_id

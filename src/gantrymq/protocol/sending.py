@@ -22,7 +22,7 @@ from gantrymq.protocol.base import (
     of_frame,
     raw_body,
 )
-from gantrymq.wire.codes import RequestCode
+from gantrymq.wire.codes import Language, RequestCode
 from gantrymq.wire.versions import CURRENT
 
 
@@ -59,6 +59,7 @@ class SendMessage(TopicRequest[SendReply]):
 
     code: RequestCode = of_frame("code", default=RequestCode.SEND_MESSAGE_V2)
     version: Int = of_frame("version", default=CURRENT)
+    language: Int = of_frame("language", default=Language.PYTHON)
     group: str = named("producerGroup", short="a")
     topic: str = named("topic", short="b")
     default_topic: str = named("defaultTopic", short="c", default="TBW102")

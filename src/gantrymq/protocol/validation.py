@@ -158,6 +158,8 @@ def check_message(
     check_user_properties(message.properties)
     check_flag(message.flag)
     check_delay_level(message.delay_level, highest=highest_delay_level)
+    if message.priority is not None and message.priority < 0:
+        raise InvalidInput(f"a priority is a number from 0 up, not {message.priority}")
     if _may_be_too_large(message):
         check_properties_size(_as_stored(message))
 
@@ -284,6 +286,11 @@ def check_batch(messages: Sequence[Message], *, max_body: int = MAX_BODY) -> Non
         if message.delay_level or message.delay is not None or message.deliver_at is not None:
             wish = message.delay_level or message.delay or message.deliver_at
             raise InvalidInput(f"TimeDelayLevel is not supported for batching: {where} has {wish}")
+        if message.priority is not None:
+            raise InvalidInput(
+                f"a batch goes to one queue, and priorities are queues: {where} has priority"
+                f" {message.priority}"
+            )
         if is_retry_topic(message.topic):
             raise InvalidInput(
                 f"Retry Group is not supported for batching: {where} is for {message.topic}"

@@ -74,7 +74,7 @@ def test_what_comes_in_and_goes_out(rig: Rig) -> None:
 def test_the_type_is_that_of_the_topic(rig: Rig) -> None:
     typed = TopicSettings(topic="steps", attributes={"+message.type": "FIFO"})
     rig.broker.topics.put([typed])
-    rig.send("steps")
+    rig.send("steps", properties="__SHARDINGKEY\x01a\x02")
     assert measured(rig)["messages_in_total"] == {("steps", "fifo", False): 1}
 
 

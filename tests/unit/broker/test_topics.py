@@ -186,7 +186,6 @@ async def test_a_topic_is_made_and_changed(rig):
         (put("x" * 128), 29, "longer than topic max length 127"),
         (put("TBW102"), 29, "The topic[TBW102] is conflict with system topic"),
         (put("rmq_sys_own"), 29, "conflict with system topic"),
-        (put("orders", attributes={"+message.type": "MIXED"}), 29, "MIXED message type"),
         (put("orders", perm=8), 29, "perm 8"),
         (put("orders", read_queues=-1), 29, "cannot have -1 queues"),
         (put("orders", attributes={"+colour": "red"}), 1, "unsupported key: colour"),
@@ -207,6 +206,12 @@ def test_what_is_refused(request_, code, remark):
         await rig.broker.close()
 
     run_on("asyncio", main())
+
+
+@with_rig(topics__mixed=False)
+async def test_topics_for_everything_can_be_forbidden(rig):
+    with pytest.raises(ReplyError, match="MIXED message type"):
+        await answer(rig, put("orders", attributes={"+message.type": "MIXED"}))
 
 
 @with_rig()
