@@ -19,7 +19,7 @@ if _INTEROP not in sys.path:
     sys.path.insert(0, _INTEROP)
 
 import gantrymq as gantry  # noqa: E402
-from tests.interop.conftest import or_skip  # noqa: E402
+from tests.interop.conftest import or_skip, peers  # noqa: E402, F401
 from tests.rows import platforms  # noqa: E402
 from tests.rows.platforms import GANTRY, Platform  # noqa: E402
 from tests.rows.site import Site  # noqa: E402

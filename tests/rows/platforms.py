@@ -162,6 +162,7 @@ class Ours:
             "transactions.interval=1s",
             "transactions.immunity=1s",
             "registering.interval=2s",
+            "topics.trace=true",
             "flow.enabled=false",  # other tests may keep this machine busy
             *settings,
         )
@@ -216,6 +217,7 @@ class Apache:
             "enablePropertyFilter": "true",
             "brokerFastFailureEnable": "false",
             "recallMessageEnable": "true",
+            "traceTopicEnable": "true",
         }
         self._clusters: dict[str, Cluster] = {}
         self._names: NameServer | None = None

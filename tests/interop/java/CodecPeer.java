@@ -58,6 +58,17 @@ public final class CodecPeer {
         OPERATIONS.put("consumer.take", item -> Traffic.take(map(item)));
         OPERATIONS.put("consumer.queues", item -> Traffic.queues(map(item)));
         OPERATIONS.put("consumer.stop", item -> Traffic.stop(map(item)));
+        OPERATIONS.put("producer.start", item -> Features.start(map(item)));
+        OPERATIONS.put("producer.transact", item -> Features.transact(map(item)));
+        OPERATIONS.put("producer.send", item -> Features.send(map(item)));
+        OPERATIONS.put("producer.recall", item -> Features.recall(map(item)));
+        OPERATIONS.put("producer.asked", item -> Features.asked(map(item)));
+        OPERATIONS.put("producer.request", item -> Features.request(map(item)));
+        OPERATIONS.put("producer.stop", item -> Features.stop(map(item)));
+        OPERATIONS.put("answerer.start", item -> Features.answer(map(item)));
+        OPERATIONS.put("answerer.stop", item -> Features.unanswer(map(item)));
+        OPERATIONS.put("sql.verdicts", item -> Features.verdicts(map(item)));
+        OPERATIONS.put("trace.read", item -> Features.readTrace((String) item));
         OPERATIONS.put("call", item -> Statics.call(map(item)));
         OPERATIONS.put("acl.sign", item -> Statics.sign(map(item)));
         OPERATIONS.put("topics.text", item -> Bodies.topicText((String) item));

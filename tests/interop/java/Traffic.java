@@ -15,10 +15,12 @@ import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicReference;
 import org.apache.rocketmq.client.consumer.DefaultLitePullConsumer;
 import org.apache.rocketmq.client.consumer.DefaultMQPushConsumer;
+import org.apache.rocketmq.client.consumer.MessageSelector;
 import org.apache.rocketmq.client.consumer.listener.ConsumeConcurrentlyStatus;
 import org.apache.rocketmq.client.consumer.listener.ConsumeOrderlyStatus;
 import org.apache.rocketmq.client.consumer.listener.MessageListenerConcurrently;
 import org.apache.rocketmq.client.consumer.listener.MessageListenerOrderly;
+import org.apache.rocketmq.client.consumer.rebalance.AllocateMessageQueueAveragely;
 import org.apache.rocketmq.client.producer.DefaultMQProducer;
 import org.apache.rocketmq.client.producer.SendCallback;
 import org.apache.rocketmq.client.producer.SendResult;
@@ -200,11 +202,16 @@ final class Traffic {
         switch ((String) item.get("kind")) {
             case "push":
             case "orderly":
-                receiver.push = new DefaultMQPushConsumer((String) item.get("group"));
+                receiver.push = new DefaultMQPushConsumer((String) item.get("group"), null,
+                    new AllocateMessageQueueAveragely(), Boolean.TRUE.equals(item.get("trace")), null);
                 receiver.push.setNamesrvAddr((String) item.get("name_server"));
                 receiver.push.setInstanceName(instance);
                 receiver.push.setConsumeFromWhere(ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET);
-                receiver.push.subscribe(topic, expression);
+                if (Boolean.TRUE.equals(item.get("sql"))) {
+                    receiver.push.subscribe(topic, MessageSelector.bySql(expression));
+                } else {
+                    receiver.push.subscribe(topic, expression);
+                }
                 if (item.get("log") != null) {
                     receiver.log = new FileOutputStream((String) item.get("log"), true);
                 }
