@@ -332,6 +332,10 @@ class MessageIllegal(ReplyError, code=13):
     """The broker refuses the message: its size, its properties or a missing key."""
 
 
+class QuotaExceeded(ReplyError, code=2017):
+    """The broker has as many light queues as it may have, and this message names further ones."""
+
+
 class ServiceUnavailable(ReplyError, code=14):
     """The broker does not take writes now: disk full, replica, or shutting down."""
 

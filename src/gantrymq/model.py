@@ -34,7 +34,8 @@ class Message:
 
     `delay` and `deliver_at` say when it is to be delivered; what of that a cluster can do is looked
     up before it is sent. `delay_level` names one of a broker's own delays. `priority`, from 0 up,
-    is for topics of type PRIORITY.
+    is for topics of type PRIORITY. `light_queues` names further queues that it is to be in; they
+    are read as topics of the name `%LMQ%` and theirs.
 
     RocketMQ: Message.
     """
@@ -51,6 +52,7 @@ class Message:
     delay: timedelta | None = None
     deliver_at: datetime | None = None
     priority: int | None = None
+    light_queues: tuple[str, ...] = ()
 
 
 class SendStatus(IntEnum):

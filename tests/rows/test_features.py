@@ -128,9 +128,12 @@ class Java:
 
     def __init__(self, peer: Any, site: Site) -> None:
         self.version: str = peer.version
+        self.name = f"{site.number}-{peer.version.replace('.', '-')}"
+        """Which no client of another JVM has: brokers know clients by what is made of it."""
         self._peer = peer
         self._at = {"name_server": site.platform.name_server}
         self._stack = ExitStack()
+        self._producers: set[str] = set()
 
     def ask(self, operation: str, name: str, **item: Any) -> Any:
         (found,) = self._peer.ask(operation, [{"name": name} | item | self._at])
@@ -138,7 +141,14 @@ class Java:
 
     def producer(self, name: str, **how: Any) -> None:
         self.ask("producer.start", name, **{"group": f"g_{name}"} | how)
-        self._stack.callback(self.ask, "producer.stop", name)
+        self._producers.add(name)
+        self._stack.callback(self.stop, name)
+
+    def stop(self, name: str) -> None:
+        """Which has it write the traces that it still has."""
+        if name in self._producers:
+            self._producers.remove(name)
+            self.ask("producer.stop", name)
 
     def answerer(self, name: str, topic: str, **how: Any) -> None:
         self.ask("answerer.start", name, **{"group": f"g_{name}", "topic": topic} | how)
@@ -168,8 +178,8 @@ def test_requests_are_answered_in_all_pairings(site: Site, javas: list[Java]) ->
     topics = {"python": site.another_topic()}
     for java in javas:
         topics[java.version] = site.another_topic()
-        java.answerer(f"answerer-{site.number}", topics[java.version])
-        java.producer(f"asker-{site.number}")
+        java.answerer(f"answerer-{java.name}", topics[java.version])
+        java.producer(f"asker-{java.name}")
 
     def answer(message: ReceivedMessage) -> None:
         producer.reply(message, b"answer to " + message.body)
@@ -180,7 +190,7 @@ def test_requests_are_answered_in_all_pairings(site: Site, javas: list[Java]) ->
     for java in javas:
         asking[java.version] = lambda topic, body, java=java: java.ask(  # type: ignore[misc]
             "producer.request",
-            f"asker-{site.number}",
+            f"asker-{java.name}",
             topic=topic,
             body=body,
             wait_ms=round(PATIENCE * 1000),
@@ -199,7 +209,7 @@ def test_requests_are_answered_in_all_pairings(site: Site, javas: list[Java]) ->
 def test_traces_are_read_alike_by_both_sides(site: Site, javas: list[Java]) -> None:
     sent: dict[str, str] = {}
     for java in javas:
-        name = f"traced-{site.number}-{java.version}"
+        name = f"traced-{java.name}"
         java.producer(name, trace=True)
         (one,) = java.ask(
             "producer.transact",
@@ -233,14 +243,13 @@ def test_traces_are_read_alike_by_both_sides(site: Site, javas: list[Java]) -> N
         wanted = 4 + len(javas)
         until(lambda: len(got) >= wanted, "our consumer has everything")
         for java in javas:
-            name = f"traced-{site.number}-{java.version}"
+            name = f"traced-{java.name}"
             assert len(java.ask("consumer.take", name, count=wanted, wait_ms=60_000)) == wanted
             java.ask("consumer.stop", name)
-            java.ask("producer.stop", name)
-            java.producer(name)  # so that there is something to stop
+            java.stop(name)
     producer.close()
     groups = {*sent.values(), f"{site.group}-c"}
-    groups |= {f"c_traced-{site.number}-{java.version}" for java in javas}
+    groups |= {f"c_traced-{java.name}" for java in javas}
 
     def complete() -> bool:
         found = list(_records(site))
@@ -262,7 +271,7 @@ def test_traces_are_read_alike_by_both_sides(site: Site, javas: list[Java]) -> N
 
 
 def _messages(site: Site) -> list[ReceivedMessage]:
-    with gantry.Reader(name_servers=site.platform.name_server, timeout=20) as reader:
+    with gantry.Reader(name_servers=site.platform.name_server) as reader:
         return [message for queue in reader.queues(TRACES) for message in reader.messages(queue)]
 
 

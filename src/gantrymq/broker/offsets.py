@@ -295,7 +295,7 @@ def update_consumer_offset(request: UpdateConsumerOffset, broker: Broker, _peer:
     group, topic, queue_id = request.group, request.topic, request.queue_id
     if group not in broker.groups.table:
         raise GroupNotFound.because(f"Group {group} not exist!")
-    settings = broker.topics.table.get(topic)
+    settings = broker.topics.find(topic)
     if settings is None:
         raise TopicNotFound.because(f"Topic {topic} not exist!")
     is_there = 0 <= queue_id < max(settings.read_queues, settings.write_queues)

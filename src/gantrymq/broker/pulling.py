@@ -206,7 +206,7 @@ def _check(request: PullMessage, broker: Broker, peer: Peer) -> _Terms:
         raise GroupNotFound.because(f"subscription group [{request.group}] does not exist")
     if not group.enabled:
         raise _forbidden(GROUP, f"subscription group no permission, {request.group}")
-    topic = broker.topics.table.get(request.topic)
+    topic = broker.topics.find(request.topic)
     if topic is None:
         raise TopicNotFound.because(f"topic[{request.topic}] not exist, apply first please!")
     if not topic.perm & READ:

@@ -36,7 +36,7 @@ from gantrymq.broker.transaction_checks import Checks
 from gantrymq.broker.transaction_notes import Notes
 from gantrymq.broker.transactions import KEEP_INTERVAL, TICK, Transactions
 from gantrymq.broker.waiting import Waiting
-from gantrymq.protocol.names import SCHEDULE_TOPIC, TIMER_TOPIC
+from gantrymq.protocol.names import SCHEDULE_TOPIC, TIMER_TOPIC, is_light_queue
 from gantrymq.rules.delay import DelayLevels
 
 if TYPE_CHECKING:
@@ -166,6 +166,8 @@ class Broker:
     def drop_unused(self) -> None:
         """Remove the messages of topics that are no more."""
         for topic in {topic for topic, _, _ in self.store.queues()} - self.topics.table.keys():
+            if is_light_queue(topic):
+                continue
             self.store.delete_topic(topic)
 
     async def close(self) -> None:

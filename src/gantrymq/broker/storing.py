@@ -25,11 +25,13 @@ from gantrymq.errors import (
     LocalProtocolError,
     MessageIllegal,
     NotWritable,
+    QuotaExceeded,
     ServiceUnavailable,
     StoreFull,
 )
 from gantrymq.model import SendStatus
 from gantrymq.protocol.names import HALF_TOPIC, SCHEDULE_TOPIC
+from gantrymq.store import light
 from gantrymq.store.commit_log import RecordTooLarge
 from gantrymq.store.flush import Outcome
 from gantrymq.wire.record import StoredMessage
@@ -64,6 +66,8 @@ class Storing:
         raw = message.property_bytes
         if _DELAYED in raw:
             self._delay(message)
+        if light.MARK in raw:
+            self._check_light(message)
         if len(message.body) > self.largest:
             raise MessageIllegal.because(self.too_large(len(message.body)))
         try:
@@ -86,6 +90,14 @@ class Storing:
             self._delays.redirect(message)
         if _TIME in message.property_bytes and message.topic != SCHEDULE_TOPIC:
             self._timers.redirect(message)
+
+    def _check_light(self, message: StoredMessage) -> None:
+        """Refuse a message that names light queues for which there is no room."""
+        if not self._store.has_room_for_light(light.names_of(message)):
+            most = self._store.config.queues.most_light
+            raise QuotaExceeded.because(
+                f"there are {most} light queues at most, and the message names more of them"
+            )
 
     def put_batch(self, messages: Sequence[StoredMessage]) -> Appended:
         """Store messages of one queue side by side, or refuse them all."""

@@ -87,6 +87,13 @@ class Topics:
         self._clock_ms = clock_ms
         self._changed: list[Callable[[Collection[str]], None]] = []
 
+    def find(self, topic: str) -> TopicSettings | None:
+        """The settings of a topic; those of light queues, which nobody makes, are all alike."""
+        found = self.table.get(topic)
+        if found is None and names.is_light_queue(topic):
+            return TopicSettings(topic=topic, read_queues=1, write_queues=1)
+        return found
+
     def load(self) -> None:
         """Take in what was kept, and see to it that RocketMQ's own topics are there."""
         tree = self._keeper.load(FILE)

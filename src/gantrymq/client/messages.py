@@ -27,6 +27,7 @@ class MessageOptions(TypedDict, total=False):
     delay: timedelta | None
     deliver_at: datetime | None
     priority: int | None
+    light_queues: Iterable[str]
 
 
 class SendOptions(MessageOptions, total=False):
@@ -79,6 +80,7 @@ def make_message(
         delay=options.get("delay"),
         deliver_at=options.get("deliver_at"),
         priority=options.get("priority"),
+        light_queues=tuple(options.get("light_queues", ())),
     )
 
 

@@ -269,7 +269,7 @@ class Reader:
         if reply.status is PullStatus.OFFSET_MOVED:
             self._moved(queue, reply.next_offset, reply.remark)
             return
-        found = messages_of(reply, offset, queue.tags)
+        found = messages_of(reply, offset, queue.tags, topic=queue.key.topic)
         if not found:
             in_flight.take((), reply.next_offset)
             return

@@ -21,7 +21,7 @@ from typing import Final, NamedTuple
 
 from gantrymq.errors import ClusterTooOld, InvalidInput
 from gantrymq.model import Message
-from gantrymq.protocol.names import AUTO_CREATE_TOPIC, is_retry_topic, wrap
+from gantrymq.protocol.names import AUTO_CREATE_TOPIC, is_retry_topic, light_queue, wrap
 from gantrymq.protocol.sending import SendBatch, SendMessage
 from gantrymq.protocol.validation import MAX_BODY, check_batch, check_message
 from gantrymq.rules.delay import DELAY_LEVELS
@@ -216,6 +216,8 @@ class Drafting:
             found[names.DELAY] = str(message.delay_level)
         if message.priority is not None:
             found[names.PRIORITY] = str(message.priority)
+        if message.light_queues:
+            found[names.MULTI_DISPATCH] = ",".join(map(light_queue, message.light_queues))
         if self.rules.namespace:
             found[names.INSTANCE_ID] = self.rules.namespace
         return found, unique_id

@@ -14,14 +14,16 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from typing import Final
 
-from gantrymq.errors import BrokerFailure, GantryError, InvalidInput
+from gantrymq.errors import BrokerFailure, GantryError, InvalidInput, RemoteProtocolError
 from gantrymq.model import MessageQueue
 from gantrymq.protocol.groups import Subscription
-from gantrymq.protocol.names import TOOLS_GROUP
+from gantrymq.protocol.names import TOOLS_GROUP, is_light_queue
 from gantrymq.protocol.pulling import PullFlag, PullMessage, PullReply, PullStatus
 from gantrymq.rules.filtering import EVERYTHING, parse_tags
 from gantrymq.runtime import Runtime
+from gantrymq.wire import properties as names
 from gantrymq.wire import record
+from gantrymq.wire.command import Buffer
 from gantrymq.wire.properties import TAGS
 from gantrymq.wire.record import StoredMessage
 
@@ -66,13 +68,14 @@ def exact_tags(subscription: Subscription) -> AbstractSet[str]:
 
 
 def messages_of(
-    reply: PullReply, asked_offset: int, tags: AbstractSet[str] = _NO_TAGS
+    reply: PullReply, asked_offset: int, tags: AbstractSet[str] = _NO_TAGS, *, topic: str = ""
 ) -> list[StoredMessage]:
     """The messages that a pull gave, of those that were asked for.
 
     A batch that is stored as one comes whole, even when it was asked for from its middle. A static
     topic's messages carry the offsets of the broker's own queue; the answer says how far these are
-    from the topic's.
+    from the topic's. Messages of a light queue, if `topic` is one, are kept for another topic; what
+    their place is in this one stands in their properties.
     """
     body = reply.body
     if not len(body):
@@ -81,11 +84,33 @@ def messages_of(
     if reply.offset_delta:
         for message in found:
             message.queue_offset += reply.offset_delta
+    if is_light_queue(topic):
+        for message in found:
+            _move_to_light(message, topic)
     if found and found[0].queue_offset < asked_offset:
         found = [message for message in found if message.queue_offset >= asked_offset]
     if tags:
         found = [message for message in found if message.find(TAGS) in tags]
     return found
+
+
+def placed(body: Buffer, topic: str) -> Buffer:
+    """The records that a pull of `topic` gave, with the places that they have there."""
+    if not is_light_queue(topic) or not len(body):
+        return body
+    found = list(record.iterate(body))
+    for message in found:
+        _move_to_light(message, topic)
+    return b"".join([message.encode() for message in found])
+
+
+def _move_to_light(message: StoredMessage, topic: str) -> None:
+    queues = (message.find(names.MULTI_DISPATCH) or "").split(",")
+    places = (message.find(names.MULTI_QUEUE_OFFSET) or "").split(",")
+    place = dict(zip(reversed(queues), reversed(places), strict=False)).get(topic, "")
+    if not place.isdecimal():
+        raise RemoteProtocolError(f"{message!r} came from light queue {topic}, and is not in it")
+    message.topic, message.queue_id, message.queue_offset = topic, 0, int(place)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -112,7 +137,7 @@ async def pull(
     reply = await runtime.call(address, request, timeout=timeout)
     return Pulled(
         status=reply.status,
-        messages=messages_of(reply, request.offset, tags),
+        messages=messages_of(reply, request.offset, tags, topic=request.topic),
         next_offset=reply.next_offset,
         min_offset=reply.min_offset,
         max_offset=reply.max_offset,

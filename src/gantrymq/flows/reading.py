@@ -46,6 +46,7 @@ from gantrymq.errors import (
     SystemBusy,
     TransportError,
 )
+from gantrymq.flows.pulling import placed
 from gantrymq.model import MessageQueue
 from gantrymq.protocol.names import TOOLS_GROUP
 from gantrymq.protocol.pulling import PullFlag, PullMessage, PullReply, PullStatus
@@ -310,7 +311,9 @@ class _Plan:
                 )
             if status is PullStatus.NOTHING_MATCHED and not self._terms.filtered:
                 return Gap(pull.number, start, end, f"not readable at the broker: {reply.remark}")
-            body = reply.body if to <= pull.end else before(reply.body, pull.end)
+            body = placed(reply.body, self._stretches[pull.number].queue.topic)
+            if to > pull.end:
+                body = before(body, pull.end)
             return Piece(pull.number, start, end, body)
         if start < reply.min_offset:
             end = min(reply.min_offset, pull.end)

@@ -34,7 +34,7 @@ from gantrymq.errors import (
 )
 from gantrymq.model import MessageQueue
 from gantrymq.protocol.base import Reply, Request
-from gantrymq.protocol.names import AUTO_CREATE_TOPIC
+from gantrymq.protocol.names import AUTO_CREATE_TOPIC, is_light_queue
 from gantrymq.protocol.routing import (
     BrokerData,
     GetClusterInfo,
@@ -133,6 +133,8 @@ async def fetch_route(
     timeout: float = CALL_TIMEOUT,
 ) -> TopicRoute:
     """The route of `topic`; `NoRoute` if the name server knows nobody who has it."""
+    if is_light_queue(topic):
+        return await _light_route(runtime, name_servers, timeout)
     request = GetRoute(topic=topic, strict_json=True)
     started = runtime.now()
     try:
@@ -141,6 +143,18 @@ async def fetch_route(
         left = max(0.1, timeout - (runtime.now() - started))
         why = await explain_no_route(runtime, name_servers, topic, timeout=left)
         raise _no_route(topic, why) from refusal
+
+
+async def _light_route(
+    runtime: Runtime, name_servers: NameServers | Sequence[str], timeout: float
+) -> TopicRoute:
+    """The route of a light queue, which is told to nobody: every broker may have queue 0 of it."""
+    info = await ask_name_servers(runtime, name_servers, GetClusterInfo(), timeout=timeout)
+    queues = [
+        QueueData(broker=name, read_queues=1, write_queues=0, perm=READ, flags=0)
+        for name in info.brokers
+    ]
+    return TopicRoute(queues=queues, brokers=list(info.brokers.values()))
 
 
 async def fetch_route_to_publish(

@@ -227,7 +227,7 @@ def namespace_of(name: str) -> str:
 
 
 def _is_shared(name: str) -> bool:
-    return is_system_topic(name) or is_system_group(name)
+    return is_system_topic(name) or is_system_group(name) or is_light_queue(name)
 
 
 def _is_in(namespace: str, plain: str) -> bool:

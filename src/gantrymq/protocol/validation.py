@@ -158,10 +158,21 @@ def check_message(
     check_user_properties(message.properties)
     check_flag(message.flag)
     check_delay_level(message.delay_level, highest=highest_delay_level)
+    check_light_queues(message.light_queues)
     if message.priority is not None and message.priority < 0:
         raise InvalidInput(f"a priority is a number from 0 up, not {message.priority}")
     if _may_be_too_large(message):
         check_properties_size(_as_stored(message))
+
+
+def check_light_queues(queues: Sequence[str]) -> None:
+    """Names of light queues, which become directories and parts of a list."""
+    for name in queues:
+        if not name or set(name) & {",", "/", "\\", "\0"}:
+            raise InvalidInput(
+                f"{name!r} cannot be the name of a light queue: it is not empty, and has no comma,"
+                f" slash or backslash"
+            )
 
 
 def check_body(body: bytes | bytearray | memoryview, *, max_body: int = MAX_BODY) -> None:
@@ -290,6 +301,11 @@ def check_batch(messages: Sequence[Message], *, max_body: int = MAX_BODY) -> Non
             raise InvalidInput(
                 f"a batch goes to one queue, and priorities are queues: {where} has priority"
                 f" {message.priority}"
+            )
+        if message.light_queues:
+            raise InvalidInput(
+                f"the messages of a batch are in no light queues: {where} names"
+                f" {', '.join(message.light_queues)}"
             )
         if is_retry_topic(message.topic):
             raise InvalidInput(

@@ -54,6 +54,14 @@ class QueueConfig:
         300_000 * 20, "size of each consume queue file", rocketmq="mappedFileSizeConsumeQueue",
         check=_entry_multiple,
     )  # fmt: skip
+    light: bool = setting(
+        True, "put messages into the light queues that they name, too",
+        rocketmq="enableMultiDispatch",
+    )  # fmt: skip
+    most_light: int = setting(
+        20_000, "most light queues there may be", rocketmq="maxLmqConsumeQueueNum",
+        check=at_least(0),
+    )  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -19,6 +19,7 @@ from typing import Final, Literal, TypeAlias
 from gantrymq.errors import CorruptRecord, StoreError
 from gantrymq.rules.delay import DELAY_LEVELS, DelayLevels
 from gantrymq.rules.filtering import tag_code
+from gantrymq.store import light
 from gantrymq.store.queue_table import QueueTable, Slot
 from gantrymq.store.shapes import Index
 from gantrymq.wire import properties
@@ -73,6 +74,8 @@ class Dispatcher:
                     message.topic, message.queue_id, message.queue_offset, code, message.store_ms,
                     message.property_bytes,
                 )  # fmt: skip
+            if light.MARK in message.property_bytes:
+                self._dispatch_light(message, code)
         if self._index is not None and kind != _ROLLBACK:
             self._put(message)
 
@@ -108,12 +111,26 @@ class Dispatcher:
         code = self._codes[tag] = tag_code(tag.decode("utf-8", "replace"))
         return code
 
+    def _dispatch_light(self, message: StoredMessage, code: int) -> None:
+        for name, offset in light.places_of(message):
+            self._queues.obtain(name, 0).append(message.log_offset, message.size, code, offset)
+            if self.arrived is not None:
+                self.arrived(name, 0, offset, code, message.store_ms, message.property_bytes)
+
     def _requeue(self, message: StoredMessage, gaps: Gaps) -> None:
+        self._requeue_in(message.topic, message.queue_id, message.queue_offset, message, gaps)
+        if light.MARK in message.property_bytes:
+            for name, offset in light.places_of(message):
+                self._requeue_in(name, 0, offset, message, gaps)
+
+    def _requeue_in(
+        self, topic: str, queue_id: int, offset: int, message: StoredMessage, gaps: Gaps
+    ) -> None:
         try:
-            slot = self._queues.obtain(message.topic, message.queue_id)
+            slot = self._queues.obtain(topic, queue_id)
         except StoreError as error:  # what was appended had a topic that can be
             raise CorruptRecord(f"{message!r}: {error}") from error
-        queue, offset = slot.queue, message.queue_offset
+        queue = slot.queue
         if offset < queue.max_offset:
             if message.log_offset < queue.max_log_offset:
                 return

@@ -29,6 +29,7 @@ from typing import Final, NamedTuple, NoReturn, Self
 
 from gantrymq.errors import NotWritable, StoreError, StoreFull
 from gantrymq.rules.delay import DELAY_LEVELS, DelayLevels
+from gantrymq.store import light
 from gantrymq.store.chores import Chores
 from gantrymq.store.commit_log import BLANK_SIZE, RecordTooLarge
 from gantrymq.store.config import StoreConfig
@@ -124,6 +125,7 @@ class Store(Lookups):
             deque() if config.flush.mode == "sync" else None
         )
         self._dispatched_to = files.log.end
+        self._light = self._light_at = -1
         self._last_ms = files.checkpoint.log_ms
         self._next_round = monotonic() + config.retention.interval
         self._refuse_if_full()
@@ -231,6 +233,7 @@ class Store(Lookups):
             slot = self._queues.obtain(message.topic, message.queue_id)
         log = self.log
         counted = message.sys_flag & TRANSACTION_BITS in IN_QUEUES
+        lights = self._lights(message) if light.MARK in message.property_bytes else ()
         message.queue_offset = queue_offset = slot.next_offset if counted else 0
         message.store_ms = self._last_ms = self._clock_ms()
         message.log_offset = log_offset = log.end
@@ -244,6 +247,8 @@ class Store(Lookups):
         end = log_offset + size
         if counted:
             slot.next_offset = queue_offset + 1
+            for one in lights:
+                one.next_offset += 1
         if self._held is not None:
             self._held.append((end, slot, message))
         else:
@@ -268,6 +273,8 @@ class Store(Lookups):
                 raise StoreError(f"a batch for {slot!r} has {message!r}")
             message.queue_offset = number
             message.store_ms = now
+            if light.MARK in message.property_bytes:
+                light.set_places(message, [])
         data = _encode(messages, log.end)
         if log.end + len(data) + BLANK_SIZE > log.limit or len(data) > self._largest:
             self._roll(len(data))
@@ -283,6 +290,11 @@ class Store(Lookups):
         ip, port = first.store_ip, first.store_port
         ids = ",".join([offset_id(ip, port, message.log_offset) for message in messages])
         return Appended(first.log_offset, first.queue_offset, len(data), log.end, ids)
+
+    def has_room_for_light(self, names: Sequence[str]) -> bool:
+        """Whether there may be as many light queues as there then were."""
+        new = sum(light.is_name(name) and (name, 0) not in self._slots for name in {*names})
+        return not new or self._count_light() + new <= self.config.queues.most_light
 
     def durable(self, end: int, tell: Waiter) -> None:
         """Call `tell` with what came of waiting until the log is on the disk up to `end`."""
@@ -358,6 +370,32 @@ class Store(Lookups):
         return self._flusher.waiting
 
     # inside
+
+    def _lights(self, message: StoredMessage) -> list[Slot]:
+        """The light queues that `message` is going to be in; it says so from now on."""
+        names = light.names_of(message) if self.config.queues.light else []
+        places, slots = [], []
+        for name in names:
+            slot = self._light_slot(name)
+            if slot is None or slot in slots:
+                places.append(light.NOWHERE)
+            else:
+                places.append(str(slot.next_offset))
+                slots.append(slot)
+        light.set_places(message, places)
+        return slots
+
+    def _light_slot(self, name: str) -> Slot | None:
+        found = self._slots.get((name, 0))
+        if not light.is_name(name) or (found is None and not self.has_room_for_light([name])):
+            return None
+        return self._queues.obtain(name, 0)
+
+    def _count_light(self) -> int:
+        if self._light_at != self._queues.changes:
+            self._light_at = self._queues.changes
+            self._light = sum(topic.startswith(light.PREFIX) for topic, _ in self._slots)
+        return self._light
 
     def _dispatch(self, slot: Slot, message: StoredMessage, end: int) -> None:
         try:

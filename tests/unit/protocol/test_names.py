@@ -112,7 +112,7 @@ def test_a_namespace_goes_between_prefix_and_name(plain: str, wrapped: str) -> N
     assert names.namespace_of(wrapped) == "ns"
 
 
-@pytest.mark.parametrize("shared", ["", "TBW102", "rmq_sys_x", "CID_RMQ_SYS_TRANS"])
+@pytest.mark.parametrize("shared", ["", "TBW102", "rmq_sys_x", "CID_RMQ_SYS_TRANS", "%LMQ%x"])
 def test_system_names_are_in_no_namespace(shared: str) -> None:
     assert names.wrap("ns", shared) == shared
     assert names.unwrap("ns", shared) == shared

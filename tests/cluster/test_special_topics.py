@@ -1,0 +1,81 @@
+"""Topics that are more than a row of messages: light queues, and topics of one type."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+import gantrymq as gantry
+from gantrymq.errors import InvalidInput, SendFailed
+from gantrymq.model import Message, ReceivedMessage
+from tests.cluster.threads import Platform, platform
+
+
+@pytest.fixture
+def here(tmp_path: Path) -> Iterator[Platform]:
+    with platform(tmp_path) as running:
+        yield running
+
+
+def until(condition: Callable[[], object]) -> None:
+    end = time.monotonic() + 20
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.01)
+
+
+def test_light_queues_are_sent_to_read_and_consumed(here: Platform) -> None:
+    here.topic("orders", 4)
+    got: list[ReceivedMessage] = []
+    with (
+        gantry.Producer(here.url) as producer,
+        gantry.Reader(here.url) as reader,
+        gantry.Consumer(
+            here.url, group="lights", topics="%LMQ%anna", handler=got.append, start="earliest"
+        ),
+    ):
+        for n in range(6):
+            owners = ["anna", "bert"] if n % 3 == 0 else ["bert"]
+            producer.send("orders", b"%d" % n, light_queues=owners)
+        until(lambda: len(got) == 2)
+        found = list(reader.messages("%LMQ%bert"))
+        assert [one.body for one in found] == [b"%d" % n for n in range(6)]
+        assert [one.offset for one in found] == list(range(6))
+        assert [one.body for one in got] == [b"0", b"3"]
+        assert {(one.queue.topic, one.queue.queue_id, one.offset) for one in got} == {
+            ("%LMQ%anna", 0, 0), ("%LMQ%anna", 0, 1),
+        }  # fmt: skip
+        producer.send("orders", b"6", light_queues=["anna"])
+        until(lambda: len(got) == 3)
+        for wrong in (["a,b"], ["a/b"], [""]):
+            with pytest.raises(InvalidInput, match="light queue"):
+                producer.send("orders", b"x", light_queues=wrong)
+        with pytest.raises(InvalidInput, match="light queues"):
+            producer.send_batch([Message("orders", b"x", light_queues=("a",))])
+
+
+def test_a_topic_says_how_its_messages_are_sent(here: Platform) -> None:
+    with (
+        gantry.Admin(here.url) as admin,
+        gantry.Producer(here.url, group="shop", checker=lambda _: True) as producer,
+    ):
+        admin.create_topic("steps", queues=4, message_type="FIFO")
+        with pytest.raises(SendFailed, match=r"messages of type FIFO.*order_key=") as failed:
+            producer.send("steps", b"one")
+        assert failed.value.code == 13
+        assert producer.send("steps", b"one", order_key="a").offset == 0
+        admin.create_topic("deals", queues=4, message_type="TRANSACTION")
+        with pytest.raises(SendFailed, match=r"producer\.transaction\("):
+            producer.send("deals", b"one")
+        with producer.transaction("deals", b"one"):
+            pass
+        admin.create_topic("urgent", queues=4, message_type="PRIORITY")
+        queues = [producer.send("urgent", b"x", priority=n).queue.queue_id for n in (0, 2, 7)]
+        assert queues == [0, 2, 3]
+        with pytest.raises(InvalidInput, match="priority"):
+            producer.send("urgent", b"x", priority=-1)
+        with pytest.raises(InvalidInput, match="priorit"):
+            producer.send_batch([Message("urgent", b"x", priority=1)])
