@@ -19,7 +19,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
 DEV = ROOT / "dev"
-GROUPS = ("build", "base", "server", "spark", "java", "test", "lint", "docs")
+GROUPS = ("build", "base", "server", "spark", "outbox", "java", "test", "lint", "docs")
 
 VIRTUALENV = """\
 import sys, venv

@@ -1,6 +1,6 @@
 """Renews the pinned requirement files: `.venv/bin/python tools/pin.py [--check]`.
 
-A group is what one kind of work needs. `base`, `server` and `spark` come from `pyproject.toml`, the
+A group is what one kind of work needs. `base` and the extras come from `pyproject.toml`, the
 others from `requirements/<group>.in`. pip resolves all groups at once, so that any of them fit into
 one environment, and is told that Python is 3.11.0, because the oldest limits the versions. It
 still evaluates markers for the machine it runs on; this tool therefore follows the dependencies
@@ -33,7 +33,7 @@ PLATFORMS = {
     "win32": {"os_name": "nt", "platform_system": "Windows"},
 }
 # Groups that carry another one's needs with them when installed alone.
-INCLUDES = {"server": ("base",), "spark": ("base",)}
+INCLUDES = {"server": ("base",), "spark": ("base",), "outbox": ("base",)}
 # Published without wheels; everything else must have one for every supported Python.
 SOURCE_ONLY = frozenset({"pyspark"})
 

@@ -16,11 +16,11 @@ from gantrymq.client.producer_config import ProducerArguments, load_producer
 from gantrymq.client.producing import Channel, Checker, Producing, decision_of
 from gantrymq.client.requesting import reply, request
 from gantrymq.client.states import ServiceState
-from gantrymq.errors import SendFailed, StateError
+from gantrymq.errors import GantryError, SendFailed, StateError
 from gantrymq.flows.transactions import Half
 from gantrymq.model import Message, ReceivedMessage, SendReceipt
 from gantrymq.net.network import Network
-from gantrymq.protocol.transactions import Decision
+from gantrymq.protocol.transactions import Decision, EndTransaction
 from gantrymq.rules.retry import Mode
 
 
@@ -235,6 +235,13 @@ class AsyncProducer:
         self._life.check()
         return await reply(self.producing, self._channel, to, body, options)
 
+    async def tell_end(self, ending: EndTransaction) -> GantryError | None:
+        """Tell a broker how a transaction ended that was written down; the error if it could not.
+
+        For relays: whoever sent it need not be this producer, only one of the same group.
+        """
+        return await self.producing.tell_end(self._channel, ending)
+
     def transaction(
         self,
         message: Message | str,
@@ -305,6 +312,11 @@ class AsyncTransaction:
     def receipt(self) -> SendReceipt:
         """Where the half message is."""
         return self._begun().receipt
+
+    @property
+    def half(self) -> Half:
+        """The half message, and what its broker has to be told of it."""
+        return self._begun()
 
     @property
     def transaction_id(self) -> str:

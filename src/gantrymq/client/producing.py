@@ -28,7 +28,7 @@ from gantrymq.client.producer_config import DEFAULT_GROUP, ProducerConfig
 from gantrymq.client.states import Life
 from gantrymq.client.telemetry import send_spans
 from gantrymq.client.tracing import SendTraces, Traces
-from gantrymq.errors import ConfigError, SendFailed
+from gantrymq.errors import ConfigError, GantryError, SendFailed
 from gantrymq.flows import recalling, sending, transactions
 from gantrymq.flows.drafting import Draft, Drafting, MessageKind
 from gantrymq.flows.probing import probe_round
@@ -38,7 +38,7 @@ from gantrymq.model import Message, ReceivedMessage, SendReceipt
 from gantrymq.net.network import Network
 from gantrymq.protocol.groups import ProducerData
 from gantrymq.protocol.names import unwrap, wrap
-from gantrymq.protocol.transactions import CheckTransactionState, Decision
+from gantrymq.protocol.transactions import CheckTransactionState, Decision, EndTransaction
 from gantrymq.protocol.validation import check_producer_group
 from gantrymq.rules.fault_avoidance import PROBE_EVERY, FaultVersion
 from gantrymq.rules.queue_choice import QueueChoice
@@ -335,6 +335,14 @@ class Producing(Member):
             failure,
         )
         return False
+
+    async def tell_end(self, channel: Channel, ending: EndTransaction) -> GantryError | None:
+        """Tell a broker how a transaction ended that somebody has written down; the error, if so.
+
+        That may have been another process: what counts is that it was of the same group.
+        """
+        self.life.check()
+        return await transactions.tell(channel.runtime, channel.sender, ending)
 
     def _end_of(self, half: Half, decision: Decision) -> TransactionEnd:
         message = half.draft.messages[0]

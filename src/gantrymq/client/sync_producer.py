@@ -19,11 +19,11 @@ from gantrymq.client.producing import Channel, Checker, Producing, decision_of
 from gantrymq.client.requesting import reply, request
 from gantrymq.client.states import ServiceState
 from gantrymq.client.ways import Blocking, blocking_for
-from gantrymq.errors import SendFailed, StateError
+from gantrymq.errors import GantryError, SendFailed, StateError
 from gantrymq.flows.transactions import Half
 from gantrymq.model import Message, ReceivedMessage, SendReceipt
 from gantrymq.net.network import Network
-from gantrymq.protocol.transactions import Decision
+from gantrymq.protocol.transactions import Decision, EndTransaction
 from gantrymq.runtime import run_blocking
 
 
@@ -239,6 +239,13 @@ class Producer:
         self._life.check()
         return run_blocking(reply(self._producing, self._channel, to, body, options))
 
+    def tell_end(self, ending: EndTransaction) -> GantryError | None:
+        """Tell a broker how a transaction ended that was written down; the error if it could not.
+
+        For relays: whoever sent it need not be this producer, only one of the same group.
+        """
+        return run_blocking(self._producing.tell_end(self._channel, ending))
+
     def transaction(
         self,
         message: Message | str,
@@ -277,6 +284,11 @@ class Transaction:
     def receipt(self) -> SendReceipt:
         """Where the half message is."""
         return self._begun().receipt
+
+    @property
+    def half(self) -> Half:
+        """The half message, and what its broker has to be told of it."""
+        return self._begun()
 
     @property
     def transaction_id(self) -> str:

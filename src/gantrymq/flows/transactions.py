@@ -104,10 +104,24 @@ async def end(
     timeout: float = END_TIMEOUT,
 ) -> GantryError | None:
     """Tell the broker how it ends; the error if it could not be told, and will ask."""
-    address = sender.places.address_to_send(half.receipt.queue.broker)
+    return await tell(runtime, sender, half.ending(decision, remark), timeout=timeout)
+
+
+async def tell(
+    runtime: Runtime, sender: Sender, ending: EndTransaction, *, timeout: float = END_TIMEOUT
+) -> GantryError | None:
+    """Tell the broker that holds the half message; the error if it could not be told."""
+    broker = ending.broker or ""
+    address = sender.places.address_to_send(broker)
+    if address is None and ending.topic:
+        try:  # somebody else sent it: this producer may never have looked for its topic
+            await sender.places.queues_to_publish(ending.topic, timeout=timeout)
+        except GantryError as error:
+            return error
+        address = sender.places.address_to_send(broker)
     if address is None:
-        return SendFailed(f"broker {half.receipt.queue.broker} is in no route any more")
-    return await _tell_or_ask(runtime, address, half.ending(decision, remark), timeout)
+        return SendFailed(f"broker {broker} is in no route any more")
+    return await _tell_or_ask(runtime, address, ending, timeout)
 
 
 async def answer_check(
