@@ -32,15 +32,24 @@ _QUIET: Final = {"listen.vip": False, "metrics.enabled": False}
 class Process:
     """`gantry up` on a directory of its own, which outlives it."""
 
-    def __init__(self, settings: Mapping[str, Any], *, flush: str = "async") -> None:
+    def __init__(
+        self, settings: Mapping[str, Any], *, flush: str = "async", directory: Path | None = None
+    ) -> None:
         self.flush = flush
-        self.home = Path(tempfile.mkdtemp(prefix="gantry-crash-"))
+        self.home = Path(tempfile.mkdtemp(prefix="gantry-crash-", dir=directory))
+        self.store = self.home / "data" / "broker-a"
         self.log = self.home / "gantry.log"
         self.starts: list[float] = []
         """How long each start took, in seconds."""
         self._settings = {"store.log.segment_size": 1 << 20, **_QUIET, **settings}
         self._running: asyncio.subprocess.Process | None = None
         self._broker = ""
+
+    @property
+    def pid(self) -> int:
+        """The number of the process."""
+        assert self._running is not None
+        return self._running.pid
 
     async def begin(self) -> None:
         """Start it, without waiting until it is ready."""
@@ -88,7 +97,7 @@ class Process:
 
     def log_files(self) -> Mapping[int, bytes]:
         """See `Server`."""
-        files = (self.home / "data" / "broker-a" / "commitlog").glob("0*")
+        files = (self.store / "commitlog").glob("0*")
         return {int(path.name): path.read_bytes() for path in files}
 
     def said(self) -> str:

@@ -24,11 +24,13 @@ RocketMQ: TimerMessageStore, RecallMessageProcessor.
 from __future__ import annotations
 
 import asyncio
+import errno
 import logging
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import suppress
 from functools import lru_cache
+from itertools import islice
 from typing import TYPE_CHECKING, Final
 
 from gantrymq.broker.config import TimersConfig
@@ -72,6 +74,8 @@ log = logging.getLogger("gantrymq.broker")
 SAVE_INTERVAL: Final = 1.0
 _AT_ONCE: Final = 64
 """Messages that are delivered before anything else has a turn."""
+_IN_A_TURN: Final = 2000
+"""Messages that get their units before anything else has a turn."""
 _GRAIN: Final = 0.005
 """Seconds between looks at the least, unless there is more to deliver already."""
 _LOOK: Final = 1.0
@@ -110,6 +114,8 @@ class Timers:
         self._slots: TimerSlots
         self._queue_offset = 0
         self._came: deque[tuple[int, bytes]] = deque()
+        self._is_full = False
+        """Whether the disk has no room for the units of messages that came."""
         self._placed: deque[tuple[int, int, int]] = deque()
         self._taken_back: dict[str, int] = {}
         self._delivered: set[int] = set()
@@ -118,6 +124,7 @@ class Timers:
         self._timer: asyncio.TimerHandle | None = None
         self._at = 0.0
         self._saving: asyncio.Task[None] | None = None
+        self._failed = False
         self._quiet = 0
 
     # --- taking messages in ---------------------------------------------------------------------
@@ -166,7 +173,7 @@ class Timers:
 
     def arrived(self, queue_offset: int, raw: bytes) -> None:
         """A message of the timer topic can be read; those are its properties."""
-        if self._loop is not None:
+        if self._loop is not None and not self._is_full:
             self._came.append((queue_offset, raw))
             if len(self._came) == 1:
                 self._loop.call_soon(self._take_in)
@@ -208,7 +215,6 @@ class Timers:
         if self._files is not None:
             self._slots.advance(self._clock_ms())
             self._take_in()
-        self._delivered.clear()
 
     async def close(self) -> None:
         """Deliver nothing any more, and leave the files whole."""
@@ -221,14 +227,15 @@ class Timers:
                 await asyncio.wait([self._saving])
             await self._slots.close()
             self._store.flush()
-            if self._slots.settle(self._store.flushed_to) or self._placed:
+            moved = self._slots.settle(self._store.flushed_to) or bool(self._placed)
+            if moved and not self._failed:
                 self._files.save(self._checked())
             self._files.close()
             self._files = None
 
     def keep(self) -> None:
         """Have saved how far everything is on the disk; to be called every `SAVE_INTERVAL`."""
-        files, busy = self._files, self._saving is not None
+        files, busy = self._files, self._saving is not None or self._failed
         if files is None or self._loop is None or busy:
             return
         moved = self._slots.settle(self._store.flushed_to)
@@ -245,8 +252,14 @@ class Timers:
         try:
             await asyncio.to_thread(files.save, check)
             files.leave_memory()
-        except OSError:
-            log.exception("the timer files were not saved; the next attempt comes soon")
+        except OSError as error:
+            if error.errno == errno.ENOSPC:
+                log.warning(
+                    "no room to save the timer files; the next attempt comes soon: %s", error
+                )
+            else:  # what the disk dropped, the next sync would call safe
+                self._failed = True
+                self._store.give_up(f"saving the timer files failed: {error}")
         finally:
             self._saving = None
 
@@ -268,31 +281,50 @@ class Timers:
         )
 
     def _take_in(self) -> None:
-        """Give units to messages that came."""
-        files, now_ms = self._obtain(), self._clock_ms()
+        """Give units to messages that came; while the disk has no room for them, they wait."""
+        now_ms = self._clock_ms()
+        try:
+            files = self._obtain()
+            room = files.room(_IN_A_TURN)
+        except OSError as error:
+            self._is_full = True
+            self._came.clear()
+            log.warning("timed messages wait for room in the timer log: %s", error)
+            self._look_in(_REFUSED)
+            return
+        self._is_full = False
         self._slots.advance(now_ms)
         entries = []
         end = 0
-        for offset, log_offset, size, raw in self._fresh():
-            self._queue_offset, end = offset + 1, log_offset + size
+        for log_offset, size, raw in islice(self._fresh(), room):
+            end = log_offset + size
             entry = self._entry(log_offset, size, raw, now_ms)
             if entry is not None:
                 entries.append(entry)
         files.add(entries, now_ms)
         if end:
             self._placed.append((end, files.log.end, self._queue_offset))
+        if self._has_more() and self._loop is not None:
+            self._loop.call_soon(self._take_in)
+        else:
+            self._delivered.clear()
         self._set()
 
-    def _fresh(self) -> Iterator[tuple[int, int, int, bytes]]:
-        """Offset, place, size and properties of the messages that have no unit yet."""
+    def _has_more(self) -> bool:
+        queue = self._store.queue(TIMER_TOPIC, 0)
+        return queue is not None and self._queue_offset < queue.max_offset
+
+    def _fresh(self) -> Iterator[tuple[int, int, bytes]]:
+        """Place, size and properties of the messages that have no unit yet."""
         queue, came = self._store.queue(TIMER_TOPIC, 0), self._came
         offset, end = self._queue_offset, 0 if queue is None else queue.max_offset
         while queue is not None and offset < end:
             for log_offset, size, _ in queue.entries(offset, end - offset):
+                self._queue_offset = offset + 1
                 if came and came[0][0] == offset:
-                    yield offset, log_offset, size, came.popleft()[1]
+                    yield log_offset, size, came.popleft()[1]
                 elif (raw := self._properties_at(log_offset)) is not None:
-                    yield offset, log_offset, size, raw
+                    yield log_offset, size, raw
                 offset += 1
         came.clear()
 
@@ -382,6 +414,8 @@ class Timers:
         """Deliver what is due, and see when there is more."""
         now_ms, slots = self._clock_ms(), self._slots
         slots.advance(now_ms)
+        if self._is_full:
+            self._take_in()
         for _ in range(_AT_ONCE):
             first = slots.first()
             if first is None or first.look_ms > now_ms:

@@ -72,6 +72,10 @@ class File(Protocol):
         """Put `data` at byte `at`; `OSError` where the disk has no room for it."""
         ...
 
+    def set_aside(self, end: int) -> None:
+        """Have room for all bytes before `end`, so that writing them cannot fail for want of it."""
+        ...
+
     def zero_from(self, at: int) -> None:
         """Make everything from byte `at` on zeros; what is zeros already is not written."""
         ...
@@ -185,6 +189,11 @@ class MappedFile:
         if end > self._ready:
             self._get_ready(end)
         self._map[at:end] = data
+
+    def set_aside(self, end: int) -> None:
+        """See `File`."""
+        if end > self._ready:
+            self._get_ready(end)
 
     def zero_from(self, at: int) -> None:
         """See `File`."""

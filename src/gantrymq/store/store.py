@@ -417,6 +417,10 @@ class Store(Lookups):
             )
         self.log.roll()
 
+    def give_up(self, why: str) -> None:
+        """Store nothing any more until the next start: files beside the log cannot be trusted."""
+        self._break(why)
+
     def _break(self, why: str) -> None:
         self._broken = why
         self._refusal = NotWritable(f"{why}. Nothing is stored any more until the next start")

@@ -91,11 +91,16 @@ class TimerLog:
         self.end = made.base
         return self.end
 
-    def room(self) -> int:
-        """How many units fit from `place` on, before a new file has to begin."""
+    def room(self, most: int) -> int:
+        """How many units, of so many, fit from `place` on before a new file has to begin.
+
+        Room for them is set aside; `OSError` where the disk has none.
+        """
         segment = self.segments.find(self.place())
         assert segment is not None
-        return (segment.end - self.end - _BLANK.size) // UNIT_SIZE
+        count = min(most, (segment.end - self.end - _BLANK.size) // UNIT_SIZE)
+        segment.file.set_aside(self.end - segment.base + count * UNIT_SIZE)
+        return count
 
     def write(self, units: list[Unit]) -> None:
         """Write units from `place` on; no more than there is `room` for."""

@@ -59,6 +59,7 @@ class TimerWheel:
             self._file: File = disk.open(path, size, stride=_PAGE)
         else:
             self._file = disk.create(path, size, stride=_PAGE)
+        self._file.set_aside(size)  # so that no message is half placed when the disk is full
         self._view = self._file.view
         self._slots = slots
 

@@ -177,10 +177,14 @@ class TimerFiles:
 
     # --- on the way -----------------------------------------------------------------------------
 
+    def room(self, most: int) -> int:
+        """How many messages, of so many, can be added surely; `OSError` if the disk is full."""
+        return self.log.room(most)
+
     def add(self, entries: list[Entry], now_ms: int) -> None:
-        """Have messages wait."""
+        """Have messages wait; see `room` before."""
         while entries:
-            room = self.log.room()
+            room = self.log.room(len(entries))
             self._add(entries[:room], now_ms)
             entries = entries[room:]
 

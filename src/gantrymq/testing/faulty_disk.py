@@ -102,6 +102,11 @@ class FaultyFile:
             self._inode.modified_ms = self._disk.now_ms
             self._disk.step(f"write {self._path.name} {at} +{len(data)}")
 
+    def set_aside(self, end: int) -> None:
+        """See `File`."""
+        with self._disk.alone:
+            self._disk.reserve(self._inode, min(self.size, -(-end // self._stride) * self._stride))
+
     def zero_from(self, at: int) -> None:
         """See `File`."""
         self.write(at, bytes(self.size - at))

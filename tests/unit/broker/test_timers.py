@@ -7,6 +7,7 @@ import logging
 from collections import Counter
 from collections.abc import Callable
 from itertools import pairwise
+from pathlib import Path
 from random import Random
 from typing import Any
 
@@ -17,6 +18,7 @@ from gantrymq.protocol.names import TIMER_TOPIC
 from gantrymq.protocol.recall_handles import RecallHandle
 from gantrymq.protocol.sending import RecallMessage
 from gantrymq.protocol.transactions import Decision
+from gantrymq.store.disk import STRIDE, File
 from gantrymq.testing.faulty_disk import FaultyDisk
 from gantrymq.wire import properties
 from gantrymq.wire.command import Command
@@ -207,6 +209,61 @@ async def test_a_store_that_is_full_is_tried_again(rig):
     rig.store.clean()
     await asyncio.sleep(1.1)
     assert bodies(rig) == [b"first", b"second"]
+
+
+class NoRoomForTimers(FaultyDisk):
+    """It has room for everything else."""
+
+    full = True
+
+    def create(self, path: Path, size: int, *, stride: int = STRIDE) -> File:
+        if self.full and path.parent.name == "timerlog":
+            raise OSError(28, "No space left on device", str(path))
+        return super().create(path, size, stride=stride)
+
+
+@pytest.mark.parametrize("restart", [False, True])
+def test_messages_that_the_timer_log_has_no_room_for_wait_and_none_is_lost(restart):
+    async def main() -> None:
+        disk = NoRoomForTimers()
+        rig = TimedRig(disk=disk).load()
+        rig.broker.start()
+        for number in range(3000):
+            later(rig, 500, b"%d" % number)
+        await asyncio.sleep(2)
+        assert bodies(rig) == []
+        later(rig, 3000, b"late")
+        if restart:
+            await rig.broker.close()
+            rig = TimedRig(disk=disk.after_kill(), files=rig.files).load()
+            rig.broker.start()
+        disk.full = False
+        await asyncio.sleep(1.5)
+        assert len(bodies(rig)) == 3000
+        await asyncio.sleep(3)
+        assert sorted(bodies(rig)) == sorted([*(b"%d" % number for number in range(3000)), b"late"])
+        await rig.broker.close()
+
+    run_on("virtual", main())
+
+
+@timed()
+async def test_after_a_failed_sync_of_its_files_nothing_is_taken_any_more(rig):
+    """The next sync could succeed without what this one dropped, so nobody asks for it."""
+    work = chores(rig)
+    later(rig, 60_000)
+    await asyncio.sleep(2)
+    later(rig, 60_000)
+    rig.disk.before_sync = lambda path: setattr(rig.disk, "sync_fails", path.name == "timerwheel")
+    await until(lambda: rig.store.refusal)
+    rig.disk.before_sync = str
+    rig.disk.sync_fails = False
+    code, remark = refusal(lambda: rig.send())
+    assert (code, "saving the timer files failed" in remark) == (14, True)
+    history = len(rig.disk.history)
+    await asyncio.sleep(5)
+    assert "sync timerwheel" not in rig.disk.history[history:]
+    work.cancel()
 
 
 @timed()
