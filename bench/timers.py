@@ -5,7 +5,7 @@ from a moment on. Then `gantry up` runs on it. Its log says when each was delive
 
     late        from its time to the moment at which it was stored in its own topic
     memory      of the process: its own, and with the pages of mapped files that it touched
-    on disk     what the timer's files take for each message that waits, beside its record in the log
+    on disk     what the timer log takes for each message that waits, beside its record
 
     ./dev bench timers [--pending N] [--rate N] [--seconds N] [--sending N] [--directory DIR]
 
