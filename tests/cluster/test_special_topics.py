@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -79,3 +80,59 @@ def test_a_topic_says_how_its_messages_are_sent(here: Platform) -> None:
             producer.send("urgent", b"x", priority=-1)
         with pytest.raises(InvalidInput, match="priorit"):
             producer.send_batch([Message("urgent", b"x", priority=1)])
+
+
+def test_open_transactions_are_listed_by_age(tmp_path: Path) -> None:
+    with (
+        platform(tmp_path, count=2, transactions__immunity="60s") as here,
+        gantry.Admin(here.url) as admin,
+        gantry.Producer(here.url, group="shop", checker=lambda _: None) as producer,
+        gantry.Producer(here.url, group="till", checker=lambda _: None) as other,
+    ):
+        here.topic("orders", 2)
+        assert admin.open_transactions() == []
+        halves = [producer.transaction("orders", b"%d" % n) for n in range(4)]
+        for half in halves:
+            half.__enter__()
+        late = other.transaction("orders", b"late")
+        late.__enter__()
+        halves[1].commit()
+        halves[2].rollback()
+        open_ones = [halves[0], halves[3], late]
+
+        def listed() -> bool:
+            found = admin.open_transactions()
+            return [one.message_id for one in found] == [
+                one.receipt.message_id for one in open_ones
+            ]
+
+        until(listed)
+        first, *_, last = admin.open_transactions()
+        assert (first.topic, first.group, last.group) == ("orders", "shop", "till")
+        assert (first.broker, first.half_offset) == (
+            halves[0].receipt.queue.broker, halves[0].receipt.offset,
+        )  # fmt: skip
+        assert 0 <= last.age <= first.age < 60
+        assert [one.group for one in admin.open_transactions(group="till")] == ["till"]
+        assert len(admin.open_transactions(most=1)) == 1
+        for half in open_ones:
+            half.rollback()
+        until(lambda: admin.open_transactions() == [])
+
+
+def test_who_waits_for_too_long_is_told_before_anything_is_sent(tmp_path: Path) -> None:
+    with (
+        platform(tmp_path, timers__longest="2d") as here,
+        gantry.Producer(here.url) as producer,
+        gantry.Reader(here.url) as reader,
+    ):
+        here.topic("orders", 1)
+        taken = producer.send("orders", b"x", delay=timedelta(days=1, hours=23))
+        assert taken.recall_handle is not None
+        for how in (
+            {"delay": timedelta(days=2, seconds=1)},
+            {"deliver_at": datetime.now(UTC) + timedelta(days=3)},
+        ):
+            with pytest.raises(InvalidInput, match=r"due within 2 days, 0:00:00, as its brokers"):
+                producer.send("orders", b"x", **how)  # type: ignore[arg-type]
+        assert list(reader.messages("orders")) == []

@@ -76,6 +76,7 @@ class CountedPlaces:
         self.doubt = inner.doubt
         self.address_to_send = inner.address_to_send
         self.oldest_version = inner.oldest_version
+        self.longest_delay = inner.longest_delay
 
     def ready_to_publish(self, topic: str) -> TopicQueues | None:
         found = self._inner.ready_to_publish(topic)

@@ -39,6 +39,7 @@ from gantrymq.flows import (
     explaining,
     lookup,
     members,
+    open_transactions,
     previews,
     progress,
     resets,
@@ -241,6 +242,7 @@ class Admin(_Admin):
     spans = stepped(lookup.spans)
     explain = stepped(explaining.explain)
     trace = stepped(traces.trace)
+    open_transactions = stepped(open_transactions.open_transactions)
 
 
 class AsyncAdmin(_Admin):
@@ -349,3 +351,4 @@ class AsyncAdmin(_Admin):
     spans = awaited(lookup.spans)
     explain = awaited(explaining.explain)
     trace = awaited(traces.trace)
+    open_transactions = awaited(open_transactions.open_transactions)

@@ -32,6 +32,7 @@ from gantrymq.client.routes import Routes
 from gantrymq.client.table import ANSWERS
 from gantrymq.client.ways import network_for
 from gantrymq.errors import ClosedError, GantryError, NoNameServers, NoRoute, StateError
+from gantrymq.flows.limits import longest_delay
 from gantrymq.flows.routing import MASTER, NameServers
 from gantrymq.net.aio import AsyncRuntime, Peer, Pool, Terms
 from gantrymq.net.network import Network
@@ -44,6 +45,7 @@ log = logging.getLogger("gantrymq.client")
 _RECONNECT_FIRST: Final = 0.2
 _RECONNECT_LONGEST: Final = 5.0
 _LOOK_AFTER_LOSS: Final = 1.0
+_LIMITS_FOR: Final = 60.0
 """Seconds after which routes are looked at again when a broker's connection has ended."""
 
 
@@ -59,6 +61,8 @@ class Engine:
         self.unique_ids: UniqueIds
         self.versions: dict[str, int] = {}
         """Brokers' addresses with the versions that their heartbeat answers named."""
+        self._delays: dict[str, tuple[float, float | None]] = {}
+        """What brokers said of how long messages may wait, and when."""
         self.requests: dict[str, asyncio.Future[Any]] = {}
         """Request messages by their correlation id, waiting for an answer."""
         self.chance: Final = random.Random()
@@ -265,6 +269,18 @@ class Engine:
         if address not in self.versions:
             await self._beat_at(address)
         return self.versions[address]
+
+    async def longest_delay_at(self, address: str) -> float | None:
+        """How many seconds ahead the broker at `address` takes messages; None if it does not say.
+
+        What it said is believed for a minute: an administrator may change it.
+        """
+        now = self.runtime.now()
+        known = self._delays.get(address)
+        if known is None or now - known[0] > _LIMITS_FOR:
+            limit = await longest_delay(self.runtime, address, timeout=self.config.call_timeout)
+            known = self._delays[address] = (now, limit)
+        return known[1]
 
     async def _beat_in_turn(self) -> None:
         async with self._beating:

@@ -61,6 +61,16 @@ class EnginePlaces:
             raise CallTimeout(f"no broker of {topic} says which version it has") from failure
         return min(versions)
 
+    async def longest_delay(self, topic: str) -> float | None:
+        """How many seconds ahead all brokers of the topic take messages; None if nobody says."""
+        queues = self.ready_to_publish(topic) or await self.queues_to_publish(topic, timeout=3.0)
+        limits = [
+            await self._engine.longest_delay_at(address)
+            for broker in queues.write_queues
+            if (address := self._routes.master(broker)) is not None
+        ]
+        return min((limit for limit in limits if limit is not None), default=None)
+
 
 class ThreadPlaces:
     """The same for other threads: what is known is read here, the rest is asked for there."""
@@ -82,6 +92,10 @@ class ThreadPlaces:
     def doubt(self, topic: str) -> None:
         """What is known of the topic may be wrong: look again soon."""
         self._thread.loop.call_soon_threadsafe(self._there.doubt, topic)
+
+    async def longest_delay(self, topic: str) -> float | None:
+        """How many seconds ahead all brokers of the topic take messages; None if nobody says."""
+        return self._thread.call(self._there.longest_delay(topic))
 
     async def oldest_version(self, topic: str) -> int:
         """The version of the oldest broker that has the topic."""

@@ -192,7 +192,9 @@ class Producing(Member):
             return drafting.one(message, found, kind=how.kind)
         drafting.one(message, found)  # complain of what is wrong before asking anyone
         version = await sending.oldest_version(channel.runtime, channel.sender, message)
-        return drafting.one(message, found, version=version, kind=how.kind)
+        draft = drafting.one(message, found, version=version, kind=how.kind)
+        await sending.check_delay(channel.sender, draft)
+        return draft
 
     async def send(
         self, channel: Channel, message: Message, how: How = PLAINLY, *, mode: Mode = "sync"

@@ -80,6 +80,15 @@ class Draft:
         """As brokers know it."""
         return self.request.topic
 
+    @property
+    def due_ms(self) -> int | None:
+        """When brokers are to deliver it, if it names a time; delay levels are none."""
+        found = self.properties
+        if (at := found.get(names.TIMER_DELIVER_MS)) is not None:
+            return int(at)
+        delay = found.get(names.TIMER_DELAY_MS)
+        return None if delay is None else self.request.born_ms + int(delay)
+
 
 class Entry(NamedTuple):
     """A message of a batch, ready to be put into one."""

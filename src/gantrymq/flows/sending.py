@@ -23,6 +23,7 @@ RocketMQ: DefaultMQProducerImpl.sendDefaultImpl.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from datetime import timedelta
 from typing import Any, Final, Protocol
 
 from gantrymq.errors import (
@@ -77,6 +78,10 @@ class Places(Protocol):
 
     async def oldest_version(self, topic: str) -> int:
         """The version of the oldest broker that has the topic."""
+        ...
+
+    async def longest_delay(self, topic: str) -> float | None:
+        """How many seconds ahead all brokers of the topic take messages; None if nobody says."""
         ...
 
 
@@ -384,6 +389,21 @@ async def oldest_version(runtime: Runtime, sender: Sender, message: Message) -> 
         raise
     except GantryError as error:
         raise before_any(message.topic, error, runtime.now() - started) from error
+
+
+async def check_delay(sender: Sender, draft: Draft) -> None:
+    """Refuse a message that is to wait for longer than its brokers say that messages may."""
+    due_ms = draft.due_ms
+    if due_ms is None:
+        return
+    longest = await sender.places.longest_delay(draft.topic)
+    ahead = (due_ms - draft.request.born_ms) / 1000
+    if longest is not None and ahead > longest:
+        raise InvalidInput(
+            f"{draft.messages[0].topic} takes messages that are due within"
+            f" {timedelta(seconds=longest)}, as its brokers say (timerMaxDelaySec); this one is"
+            f" due in {timedelta(seconds=round(ahead))}"
+        )
 
 
 # --- steps ----------------------------------------------------------------------------------------

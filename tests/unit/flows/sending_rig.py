@@ -30,6 +30,7 @@ class Places:
         self.version = version
         self.known = True
         self.there = True
+        self.longest: float | None = None
         self.nowhere: set[str] = set()
         self.renewed: list[str] = []
         self.doubted: list[str] = []
@@ -60,6 +61,9 @@ class Places:
 
     async def oldest_version(self, topic: str) -> int:
         return self.version
+
+    async def longest_delay(self, topic: str) -> float | None:
+        return self.longest
 
 
 class Rig:
