@@ -14,36 +14,18 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from gantrymq.errors import ConfigError, GantryError, NotFound, TopicNotFound
-from gantrymq.flows import clusters, group_settings, lookup, progress, topics, traces
-from gantrymq.flows.groups import REASON
-from gantrymq.flows.members import RELAY_TIMEOUT, GroupMembers, group_members
-from gantrymq.flows.reaching import Reach, gather
+from gantrymq.flows import clusters, half_messages, lookup, topics, traces
+from gantrymq.flows.evidence import GroupEvidence, copies_of, number
+from gantrymq.flows.explanations import Explanation
+from gantrymq.flows.reaching import Reach
 from gantrymq.flows.trace_trees import MessageTrace
-from gantrymq.flows.verdicts import (
-    Copy,
-    Evidence,
-    Explanation,
-    GroupVerdict,
-    Holding,
-    Position,
-    Role,
-    judge,
-)
-from gantrymq.model import MessageQueue, ReceivedMessage
+from gantrymq.flows.verdicts import Copy, GroupVerdict, Role, judge
+from gantrymq.model import ReceivedMessage
 from gantrymq.protocol import names
 from gantrymq.protocol.configs import GetBrokerConfig
-from gantrymq.protocol.enums import MessageModel
-from gantrymq.protocol.groups import Subscription
-from gantrymq.protocol.pulling import QueryMessages
-from gantrymq.protocol.running import GetRunningInfo, RunningInfo
-from gantrymq.protocol.statistics import QueryConsumeQueue
 from gantrymq.rules.delay import DELAY_LEVELS, DelayLevels
-from gantrymq.wire import properties, record
+from gantrymq.wire import properties
 
-_LAST: Final = 2**63 - 1
-_MOST_COPIES: Final = 32
-_MOST_MEMBERS: Final = 64
-"""Members that are asked what they have in hand."""
 _HIDDEN: Final = {
     names.SCHEDULE_TOPIC: Role.DELAYED,
     names.TIMER_TOPIC: Role.TIMED,
@@ -72,7 +54,7 @@ async def explain(
     told = await _told(reach, about, trace_topic)
     groups = [group] if group is not None else await about.groups()
     verdicts = [await about.verdict(name, told) for name in groups] if about.is_deliverable else []
-    if not groups:
+    if about.is_deliverable and not groups:
         about.notes.append("no group consumes this topic, or did and left an offset")
     return Explanation(
         message_id=about.unique_id or found.offset_id,
@@ -93,40 +75,10 @@ async def _find(reach: Reach, message_id: str, topic: str | None) -> ReceivedMes
     except (NotFound, TopicNotFound):
         at = await clusters.every_master(reach)
         for hidden in _HIDDEN:
-            for copy in await _copies(reach, at, hidden, message_id):
+            for copy in await copies_of(reach, at, hidden, message_id):
                 if properties.TIMER_DELETE_UNIQUE_KEY not in copy.all_properties:
                     return copy
         raise
-
-
-async def _copies(
-    reach: Reach, at: Mapping[str, str], topic: str, unique_id: str
-) -> list[ReceivedMessage]:
-    """The messages of a topic with a unique id at any broker, the first stored first."""
-
-    async def one(broker: str) -> list[ReceivedMessage]:
-        question = QueryMessages(
-            topic=topic,
-            key=unique_id,
-            max_messages=_MOST_COPIES,
-            begin_ms=0,
-            end_ms=_LAST,
-            unique=True,
-        )
-        try:
-            said = await reach.ask(at[broker], question)
-        except (NotFound, TopicNotFound):
-            return []
-        return [ReceivedMessage(stored, broker) for stored in record.iterate(said.body)]
-
-    answers = (await gather(at, one)).some(f"look for {unique_id} in {topic}")
-    found = [message for messages in answers.values() for message in messages]
-    own = [
-        one
-        for one in found
-        if one.stored.topic == topic and one.find(properties.UNIQUE_KEY) == unique_id
-    ]
-    return sorted(own, key=lambda one: (one.stored.store_ms, one.stored.log_offset))
 
 
 async def _told(reach: Reach, about: _About, trace_topic: str) -> MessageTrace | None:
@@ -194,9 +146,9 @@ class _About:
             )
             self.copies = [Copy(role=self._role(self.found), message=self.found)]
             return
-        own = await _copies(self.reach, self.at, self.topic, self.unique_id)
+        own = await copies_of(self.reach, self.at, self.topic, self.unique_id)
         for hidden in _HIDDEN:
-            for message in await _copies(self.reach, self.at, hidden, self.unique_id):
+            for message in await copies_of(self.reach, self.at, hidden, self.unique_id):
                 self._waiting.append(await self._waiting_copy(message))
         mine = [
             copy
@@ -204,8 +156,9 @@ class _About:
             if copy.role is Role.RECALL or real_topic_of_wait(copy) == self.topic
         ]
         originals = [Copy(role=Role.MESSAGE, message=message) for message in own]
+        settled = [await self._with_end(copy) for copy in _settled(mine, originals)]
         self.copies = sorted(
-            [*originals, *_settled(mine, originals)],
+            [*originals, *settled],
             key=lambda copy: (copy.stored_ms, copy.message.stored.log_offset),
         )
         if len(originals) > 1:
@@ -226,16 +179,32 @@ class _About:
         role = self._role(message)
         if role is Role.DELAYED:
             levels = await self._levels_of(message.broker)
-            level = _number(message.find(properties.DELAY)) or 1
+            level = number(message.find(properties.DELAY)) or 1
             due = message.stored.store_ms + levels.delay(level) * 1000
             return Copy(role=role, message=message, due_ms=due, note=f"delay level {level}")
         if role is Role.TIMED:
             if message.find(properties.TIMER_DELETE_UNIQUE_KEY) is not None:
                 return Copy(role=Role.RECALL, message=message)
             return Copy(
-                role=role, message=message, due_ms=_number(message.find(properties.TIMER_OUT_MS))
+                role=role, message=message, due_ms=number(message.find(properties.TIMER_OUT_MS))
             )
         return Copy(role=role, message=message)
+
+    async def _with_end(self, copy: Copy) -> Copy:
+        """A half message with what became of its transaction, if nothing was committed of it."""
+        if copy.role is not Role.HALF or copy.note is not None:
+            return copy
+        address = self.at.get(copy.queue.broker, copy.queue.broker)
+        try:
+            ended = await half_messages.has_ended(self.reach, address, copy.queue, copy.offset)
+        except GantryError as error:
+            return replace(copy, note=f"not known: whether its transaction has ended: {error}")
+        if ended:
+            return replace(copy, note="rolled back, or asked about as a newer copy")
+        checks = number(copy.message.find(properties.TRANSACTION_CHECK_TIMES)) or 0
+        asked = f"the producer was asked {checks} times" if checks else "nobody was asked yet"
+        lately = "minutes" if ended is None else "seconds"
+        return replace(copy, note=f"open, or decided within the last {lately}; {asked}")
 
     async def _levels_of(self, broker: str) -> DelayLevels:
         if broker not in self._levels:
@@ -261,7 +230,15 @@ class _About:
 
     async def verdict(self, group: str, told: MessageTrace | None) -> GroupVerdict:
         """How it is with one group."""
-        evidence = await _Group(self, group, told).evidence()
+        evidence = await GroupEvidence(
+            reach=self.reach,
+            at=self.at,
+            group=group,
+            found=self.found,
+            first=self.first,
+            delayed=self.delayed_for(names.retry_topic(group)),
+            told=told,
+        ).gather()
         return judge(evidence, now_ms=self.reach.now_ms())
 
     def delayed_for(self, topic: str) -> list[Copy]:
@@ -282,8 +259,7 @@ def _settled(waiting: Iterable[Copy], originals: Collection[Copy]) -> list[Copy]
     for copy in copies:
         over = [one for one in originals if one.stored_ms >= copy.stored_ms]
         if copy.role is Role.HALF:
-            note = "committed" if over else "open, or rolled back"
-            settled.append(replace(copy, note=note))
+            settled.append(replace(copy, note="committed") if over else copy)
         elif over:
             settled.append(replace(copy, due_ms=None, note="over: it was delivered"))
         elif recalled and copy.role is Role.TIMED:
@@ -291,150 +267,3 @@ def _settled(waiting: Iterable[Copy], originals: Collection[Copy]) -> list[Copy]
         else:
             settled.append(copy)
     return settled
-
-
-def _limit(copies: Collection[Copy]) -> int | None:
-    """How many retries the consumer allows that gave the message back, if it said so."""
-    said = (_number(copy.message.find(properties.MAX_RECONSUME_TIMES)) for copy in copies)
-    return next((most for most in said if most), None)
-
-
-def _number(text: str | None) -> int | None:
-    try:
-        return None if text is None else int(text)
-    except ValueError:
-        return None
-
-
-@dataclass(slots=True)
-class _Group:
-    """What is known of one message and one group."""
-
-    about: _About
-    group: str
-    told: MessageTrace | None
-    unknown: list[str] = field(default_factory=list)
-    _running: dict[str, RunningInfo] | None = None
-
-    async def evidence(self) -> Evidence:
-        there = await self._there()
-        retry = names.retry_topic(self.group)
-        retries = await self._retries(retry, there)
-        dead = await self._in_topic(names.dead_letter_topic(self.group), Role.DEAD_LETTER)
-        delayed = self.about.delayed_for(retry)
-        first = self.about.first
-        wanted = there.subscriptions.get(self.about.topic)
-        return Evidence(
-            group=self.group,
-            position=None if first is None else await self._position(first, there),
-            subscription=wanted,
-            broker_says=await self._broker_says(wanted, first),
-            members=[member.client_id for member in there.members],
-            broadcast=there.message_model == MessageModel.BROADCASTING,
-            most_retries=_limit(delayed) or await self._most_retries(),
-            retries=retries,
-            delayed=delayed,
-            dead=dead[-1] if dead else None,
-            dead_reason=dead[-1].message.find(REASON) if dead else None,
-            deliveries=[] if self.told is None else self.told.deliveries.get(self.group, []),
-            unknown=self.unknown,
-        )
-
-    async def _there(self) -> GroupMembers:
-        try:
-            return await group_members(self.about.reach, self.group)
-        except GantryError as error:
-            self.unknown.append(f"who is in the group: {error}")
-            return GroupMembers(group=self.group)
-
-    async def _broker_says(self, wanted: Subscription | None, first: Copy | None) -> bool | None:
-        """Whether the broker lets the message through, for expressions that only it reads."""
-        if wanted is None or first is None or wanted.expression_type in ("", "TAG"):
-            return None
-        queue = first.queue
-        question = QueryConsumeQueue(
-            topic=queue.topic,
-            queue_id=queue.queue_id,
-            index=first.offset,
-            count=1,
-            group=self.group,
-        )
-        try:
-            said = await self.about.reach.ask(self.about.at[queue.broker], question)
-        except GantryError as error:
-            self.unknown.append(f"whether the broker lets it through: {error}")
-            return None
-        at = first.message.stored.log_offset
-        return next((one.matches for one in said.entries if one.log_offset == at), None)
-
-    async def _most_retries(self) -> int | None:
-        broker = self.about.found.broker
-        address = self.about.at.get(broker, broker)
-        try:
-            known = await group_settings.settings_at(self.about.reach, address, self.group)
-        except GantryError as error:
-            self.unknown.append(f"how many retries the group has: {error}")
-            return None
-        return None if known is None else known.max_retries
-
-    async def _in_topic(self, topic: str, role: Role) -> list[Copy]:
-        unique_id = self.about.unique_id
-        if unique_id is None:
-            return []
-        found = await _copies(self.about.reach, self.about.at, topic, unique_id)
-        return [Copy(role=role, message=message) for message in found]
-
-    async def _retries(self, retry: str, there: GroupMembers) -> list[Position]:
-        copies = await self._in_topic(retry, Role.RETRY)
-        positions = [Position(copy=copy, offset=None) for copy in copies]
-        if copies:
-            last = max(range(len(copies)), key=lambda number: copies[number].message.retries)
-            positions[last] = await self._position(copies[last], there)
-        return positions
-
-    async def _position(self, copy: Copy, there: GroupMembers) -> Position:
-        """How far the group is in the queue of a copy."""
-        queue = copy.queue
-        address = self.about.at.get(queue.broker, queue.broker)
-        offset = None
-        try:
-            held = await progress.offsets_of(self.about.reach, address, self.group, [queue])
-            offset = held.get(queue)
-        except GantryError as error:
-            self.unknown.append(f"how far the group is in {queue}: {error}")
-        if offset is not None and offset > copy.offset:
-            return Position(copy=copy, offset=offset)
-        return Position(copy=copy, offset=offset, holders=await self._holders(queue, there))
-
-    async def _holders(self, queue: MessageQueue, there: GroupMembers) -> list[Holding]:
-        if self._running is None:
-            self._running = await self._ask_members(there)
-        return [
-            Holding(
-                client_id=client_id,
-                commit_offset=found.commit_offset,
-                cached_min=found.cached_min_offset,
-                cached_max=found.cached_max_offset,
-                cached=found.cached,
-                last_consumed_ms=found.last_consume_ms,
-            )
-            for client_id, info in self._running.items()
-            for held, found in info.queues.items()
-            if held == queue and not found.dropped
-        ]
-
-    async def _ask_members(self, there: GroupMembers) -> dict[str, RunningInfo]:
-        found: dict[str, RunningInfo] = {}
-        for member in there.members[:_MOST_MEMBERS]:
-            question = GetRunningInfo(group=self.group, client_id=member.client_id, stacks=False)
-            address = self.about.at[member.brokers[0]]
-            try:
-                found[member.client_id] = await self.about.reach.ask(
-                    address, question, timeout=RELAY_TIMEOUT
-                )
-            except GantryError as error:
-                self.unknown.append(f"what {member.client_id} has in hand: {error}")
-        if len(there.members) > _MOST_MEMBERS:
-            left = len(there.members) - _MOST_MEMBERS
-            self.unknown.append(f"what {left} more members have in hand: too many to ask")
-        return found

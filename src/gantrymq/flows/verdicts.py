@@ -26,11 +26,11 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 from gantrymq.errors import InvalidInput
-from gantrymq.flows.trace_trees import Delivery, MessageTrace
+from gantrymq.flows.trace_trees import Delivery
 from gantrymq.model import MessageQueue, ReceivedMessage
 from gantrymq.protocol.groups import Subscription
 from gantrymq.rules.delay import MAX_RETRIES
-from gantrymq.rules.drawing import Node, count, draw, moment, span
+from gantrymq.rules.drawing import count, moment, span
 from gantrymq.rules.filtering import EVERYTHING, parse_tags
 
 
@@ -170,34 +170,6 @@ class GroupVerdict:
     unknown: list[str] = field(default_factory=list)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Explanation:
-    """What became of one message.
-
-    `str()` is the text that `gantry message explain` shows, its times in UTC.
-    """
-
-    message_id: str
-    topic: str
-    message: ReceivedMessage
-    """The message itself, or where that is gone or not there yet, the copy that was found."""
-    copies: list[Copy]
-    """Where it is stored outside of the groups' own topics."""
-    groups: list[GroupVerdict]
-    trace: MessageTrace | None
-    notes: list[str]
-    """What holds for all groups, or for none."""
-    now_ms: int
-    """When all this was so."""
-
-    def group(self, name: str) -> GroupVerdict | None:
-        """What there is to say of one group."""
-        return next((one for one in self.groups if one.group == name), None)
-
-    def __str__(self) -> str:
-        return _story(self)
-
-
 # --- filters --------------------------------------------------------------------------------------
 
 
@@ -208,12 +180,14 @@ def fits(
 
     Tags are compared here. Expressions of other kinds are the broker's to read.
     """
+    if subscription.class_filter:
+        return None, "the group filters with a Java class of its own"
     if subscription.expression_type not in ("", "TAG", None):
         wanted = f"{subscription.expression_type} {subscription.expression}"
         if broker_says is None:
             return None, f"it wants {wanted}, and the broker does not say whether that fits"
-        verdict = "fits" if broker_says else "does not fit"
-        return broker_says, f"it wants {wanted}, which by the broker's word {verdict}"
+        verdict = "gives it the message" if broker_says else "passes the message over"
+        return broker_says, f"it wants {wanted}, for which the broker {verdict}"
     try:
         tags = parse_tags(subscription.expression)
     except InvalidInput as error:
@@ -223,6 +197,11 @@ def fits(
     wanted = " || ".join(sorted(tags.tags))
     has = "the message has none" if tag is None else f"the message's is {tag}"
     return tags.matches(tag), f"it wants tags {wanted}; {has}"
+
+
+def late(ms: int) -> str:
+    """How far off a time is: `in 3 s`, `due for 2 s`."""
+    return f"in {span(ms)}" if ms > 0 else f"due for {span(-ms)}"
 
 
 # --- the verdict ----------------------------------------------------------------------------------
@@ -398,47 +377,3 @@ class _Judge:
             return
         for one in self._all.deliveries:
             self._verdict.why.append(f"trace: {moment(one.began_ms)} {one}")
-
-
-# --- the text -------------------------------------------------------------------------------------
-
-
-def _story(told: Explanation) -> str:
-    message = told.message
-    about = [f"message {told.message_id} of {told.topic}"]
-    about += [f"tag {message.tag}"] if message.tag else []
-    about += [f"keys {' '.join(message.keys)}"] if message.keys else []
-    top = Node(", ".join(about))
-    for copy in told.copies:
-        _tell_copy(top, copy, told.now_ms)
-    for verdict in told.groups:
-        _tell_group(top, verdict)
-    for note in told.notes:
-        top.add(note)
-    return draw(top)
-
-
-def _tell_copy(top: Node, copy: Copy, now_ms: int) -> None:
-    stored = copy.message.stored
-    node = top.add(f"{copy.role.value} {copy.place}, {moment(copy.stored_ms)}")
-    node.add(
-        f"sent by {stored.born_host} at {moment(stored.born_ms)}, "
-        f"{count(len(stored.body), 'byte')}, offset id {stored.offset_id}"
-    )
-    if copy.due_ms is not None:
-        node.add(f"to be delivered at {moment(copy.due_ms)} ({late(copy.due_ms - now_ms)})")
-    if copy.note:
-        node.add(copy.note)
-
-
-def _tell_group(top: Node, verdict: GroupVerdict) -> None:
-    node = top.add(f"{verdict.group}: {verdict.state.value}")
-    for line in verdict.why:
-        node.add(line)
-    for line in verdict.unknown:
-        node.add(f"not known: {line}")
-
-
-def late(ms: int) -> str:
-    """How far off a time is: `in 3 s`, `due for 2 s`."""
-    return f"in {span(ms)}" if ms > 0 else f"due for {span(-ms)}"
