@@ -63,8 +63,8 @@ class Side:
         self.name = name
         self.at = servers.name_server
         self.store = store
-        self._servers = servers
-        self._pids = pids
+        self.servers = servers
+        self.pids = pids
 
     @contextmanager
     def running(self) -> Iterator[None]:
@@ -80,17 +80,21 @@ class Side:
         """Take no processor time until `running`."""
         self._signal(signal.SIGSTOP)
 
+    def go_on(self) -> None:
+        """Be awake again."""
+        self._signal(signal.SIGCONT)
+
     def cpu_seconds(self) -> float:
         """What its processes have used so far."""
-        return sum(map(cpu_seconds, self._pids))
+        return sum(map(cpu_seconds, self.pids))
 
     def close(self) -> None:
         """End it, and remove its files."""
-        self._signal(signal.SIGCONT)
-        self._servers.close()
+        self.go_on()
+        self.servers.close()
 
     def _signal(self, number: int) -> None:
-        for pid in self._pids:
+        for pid in self.pids:
             with suppress(ProcessLookupError):
                 os.kill(pid, number)
 

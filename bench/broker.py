@@ -5,7 +5,7 @@ whoever is not measured is stopped meanwhile. One JVM drives both, so that it wa
 broker is warmed up with every row before that is measured. The number of a row is the median of
 its rounds, and the ratio says how many times as fast Gantry is: above 1.00 is faster.
 
-    ./dev bench broker                               all rows at 100 B, 1 KiB, 16 KiB; 40 minutes
+    ./dev bench broker                               all rows at 100 B, 1 KiB, 16 KiB; 15 minutes
     ./dev bench broker --rows sync-1,sync-16 --sizes 1KiB
     ./dev bench broker --short                       every row once, very briefly, at 1 KiB
     ./dev bench broker --table                       what was measured last, from results/broker
@@ -19,87 +19,27 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import json
+import functools
 import sys
 import time
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
-from pathlib import Path
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from typing import Any, Final, TypeVar
 
+import _broker_footprint as footprint
 import _broker_servers as servers
 import jars
-from _broker_servers import APACHE, GANTRY, NAMES, Side
-from _driving import Driver, Failed, JavaDriver, Measured, keep, median, note
+from _broker_results import HEAD, RESULTS, footprint_lines, lines, table
+from _broker_rows import ROWS, SIZES, Plan, Row
+from _broker_servers import NAMES, Side
+from _driving import Driver, Failed, JavaDriver, Measured, keep, note
 
-HERE: Final = Path(__file__).resolve().parent
-RESULTS: Final = HERE.parent / "results" / "broker"
-SIZES: Final = {"100B": 100, "1KiB": 1024, "16KiB": 16 * 1024}
 QUEUES: Final = 8
-MOST_BYTES: Final = 512 * 2**20
-"""Of messages that one round of `consume` reads."""
+_PAUSE: Final = 2.0
+"""Seconds that a broker gets that was too busy."""
+_READING: Final = ("consume", "latency")
 
 T = TypeVar("T")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Row:
-    """One thing that is measured."""
-
-    name: str
-    what: str
-    verb: str
-    unit: str
-    numbers: tuple[str, ...]
-    """What Java tells that goes into the table."""
-    threads: int = 1
-    batch: int = 1
-    window: int = 0
-    rate: int = 0
-    flush: str = "async"
-
-    @property
-    def more_is_better(self) -> bool:
-        return self.unit == "/s"
-
-
-def _sending(name: str, what: str, verb: str = "sync", **how: Any) -> Row:
-    return Row(name=name, what=what, verb=verb, unit="/s", numbers=("rate",), **how)
-
-
-ROWS: Final = (
-    _sending("sync-1", "send and wait, 1 thread"),
-    _sending("sync-16", "send and wait, 16 threads", threads=16),
-    _sending("async-512", "send, 512 under way", "async", window=512),
-    _sending("batch-32", "send 32 in a batch and wait", batch=32),
-    _sending("consume", "read with a push consumer", "consume"),
-    _sending("flush-16", "send with sync flush, 16 threads", threads=16, flush="sync"),
-    Row(
-        name="latency",
-        what="send to listener, at 5,000/s",
-        verb="latency",
-        unit="µs",
-        numbers=("p50", "p99", "p999"),
-        rate=5000,
-    ),
-)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
-    """What a run is to do."""
-
-    rows: Sequence[Row]
-    sizes: Sequence[str]
-    sides: Sequence[str]
-    rounds: int
-    seconds: float
-    warm: float
-    count: int
-
-    def messages(self, size: int) -> int:
-        """How many of that size are read in a round of `consume`."""
-        return min(self.count, MOST_BYTES // size)
 
 
 class Bench:
@@ -113,6 +53,7 @@ class Bench:
 
     def run(self) -> None:
         """Measure everything."""
+        self._footprint()
         for flush in ("async", "sync"):
             rows = [row for row in self._plan.rows if row.flush == flush]
             if rows:
@@ -121,6 +62,24 @@ class Bench:
                     for size in self._plan.sizes:
                         for row in rows:
                             self._measure(row, size, sides)
+
+    def _footprint(self) -> None:
+        """How soon each is there, and how much memory it takes."""
+        plan = self._plan
+        if plan.starts:
+            self._each("start", plan.starts, footprint.start_time)
+        if plan.fill:
+            fill = functools.partial(footprint.memory, driver=self._driver, count=plan.fill)
+            self._each("memory", 1, fill)
+
+    def _each(self, what: str, rounds: int, work: Callable[[str], Measured]) -> None:
+        found: dict[str, list[Measured]] = {side: [] for side in self._plan.sides}
+        for _ in range(rounds):
+            for side in self._plan.sides:
+                note(f"{what}: {side}")
+                found[side].append(work(side))
+        self.found.append({"row": what, "time": time.strftime("%F %T"), "rounds": found})
+        print(*footprint_lines(what, found), sep="\n", flush=True)
 
     @contextlib.contextmanager
     def _sides(self, flush: str) -> Iterator[list[Side]]:
@@ -143,7 +102,7 @@ class Bench:
         for number in range(self._plan.rounds):
             for side in sides if number % 2 == 0 else reversed(sides):
                 with side.running():
-                    one = self._once(row, size, side, self._plan.seconds)
+                    one = self._again(row, size, side)
                 rounds[side.name].append(one)
                 told = "  ".join(f"{name} {one[name]:,.0f}" for name in row.numbers)
                 note(f"{row.name} {size}: round {number + 1}, {side.name:8} {told} {row.unit}")
@@ -153,15 +112,28 @@ class Bench:
         print(*lines(row, size, rounds), sep="\n", flush=True)
 
     def _prepare(self, row: Row, size: str, side: Side) -> None:
-        order = {"at": side.at, "size": SIZES[size]}
-        for topic in (_topic(row, size),):
-            if (side.name, topic) not in self._there:
-                self._there.add((side.name, topic))
-                self._driver.do("topic", topic=topic, queues=QUEUES, **order)
-                if row.verb == "consume":
-                    count = self._plan.messages(SIZES[size])
-                    self._driver.do("fill", topic=topic, count=count, threads=4, batch=32, **order)
-        self._once(row, size, side, self._plan.warm)
+        topic = _topic(row, size)
+        order = {"at": side.at, "size": SIZES[size], "topic": topic}
+        if (side.name, topic) not in self._there:
+            self._there.add((side.name, topic))
+            self._driver.do("topic", queues=QUEUES, **order)
+            if row.verb == "consume":
+                count = self._plan.messages(SIZES[size])
+                self._driver.do("fill", count=count, threads=4, batch=32, **order)
+        try:
+            self._once(row, size, side, self._plan.warm)
+        except Failed as failure:
+            note(f"{row.name} {size}: {side.name} is not warm, because {failure}")
+            time.sleep(_PAUSE)
+
+    def _again(self, row: Row, size: str, side: Side) -> Measured:
+        """A round; one more chance where a broker was too busy to take a message."""
+        try:
+            return self._once(row, size, side, self._plan.seconds)
+        except Failed as failure:
+            note(f"{row.name} {size}: {side.name} once more, because {failure}")
+            time.sleep(_PAUSE)
+            return self._once(row, size, side, self._plan.seconds)
 
     def _once(self, row: Row, size: str, side: Side, seconds: float) -> Measured:
         used = side.cpu_seconds()
@@ -183,48 +155,8 @@ class Bench:
 
 
 def _topic(row: Row, size: str) -> str:
-    return f"bench-{'read-' if row.verb == 'consume' else ''}{size}"
-
-
-# --- results --------------------------------------------------------------------------------------
-
-
-def lines(row: Row, size: str, rounds: dict[str, list[Measured]]) -> Iterator[str]:
-    """What the table says of a row."""
-    for number in row.numbers:
-        values = {side: median(rounds[side], number) for side in NAMES if rounds.get(side)}
-        name = row.name if number == "rate" else f"{row.name} {number.replace('p999', 'p99.9')}"
-        text = f"{name:<14}{size:>6}"
-        for side in NAMES:
-            value = values.get(side)
-            text += f"{'-' if value is None else f'{value:,.0f}':>12}"
-        text += f" {row.unit:<3}"
-        if len(values) == len(NAMES):
-            ours, theirs = values[GANTRY], values[APACHE]
-            text += f"{ours / theirs if row.more_is_better else theirs / ours:>7.2f}"
-        for side in NAMES:
-            if side in values:
-                text += f"   {median(rounds[side], 'cpu_us'):>7.1f}"
-        yield text
-
-
-HEAD: Final = (
-    f"{'row':<14}{'body':>6}{APACHE:>12}{GANTRY:>12}{'ratio':>11}   processor µs a message"
-)
-
-
-def table() -> None:
-    """Print the newest result of each row and size that both sides have."""
-    newest: dict[tuple[str, str], dict[str, list[Measured]]] = {}
-    for path in sorted(RESULTS.glob("*.json")):
-        for one in json.loads(path.read_text())["found"]:
-            if set(NAMES) <= one["rounds"].keys():
-                newest[one["row"], one["size"]] = one["rounds"]
-    print(HEAD)
-    for size in SIZES:
-        for row in ROWS:
-            if (row.name, size) in newest:
-                print(*lines(row, size, newest[row.name, size]), sep="\n")
+    """Those who read have topics of their own: new groups begin with what is in memory."""
+    return f"bench-{row.name}-{size}" if row.verb in _READING else f"bench-{size}"
 
 
 # --- the command ----------------------------------------------------------------------------------
@@ -240,9 +172,13 @@ def plan() -> tuple[Plan, bool]:
     parser.add_argument("--sizes", default=",".join(SIZES), help=f"of {','.join(SIZES)}")
     parser.add_argument("--sides", default=",".join(NAMES), help=f"of {','.join(NAMES)}")
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--seconds", type=float, default=4.0, help="length of a round")
-    parser.add_argument("--warm", type=float, default=8.0, help="seconds of warming up a row")
+    parser.add_argument("--seconds", type=float, default=2.0, help="length of a round")
+    parser.add_argument("--warm", type=float, default=3.0, help="seconds of warming up a row")
     parser.add_argument("--count", type=int, default=500_000, help="messages of a consume round")
+    parser.add_argument("--starts", type=int, default=3, help="how often each is started")
+    parser.add_argument(
+        "--fill", type=int, default=1_000_000, help="messages before memory is read"
+    )
     parser.add_argument("--short", action="store_true", help="one brief round at 1 KiB")
     parser.add_argument("--table", action="store_true", help="print what results/broker has")
     chosen = parser.parse_args()
@@ -254,9 +190,14 @@ def plan() -> tuple[Plan, bool]:
         seconds=chosen.seconds,
         warm=chosen.warm,
         count=chosen.count,
+        starts=chosen.starts,
+        fill=chosen.fill,
     )
     if chosen.short:
-        found = replace(found, sizes=["1KiB"], rounds=1, seconds=1.0, warm=1.0, count=20_000)
+        found = replace(
+            found, sizes=["1KiB"], rounds=1, seconds=1.0, warm=1.0, count=20_000, starts=1,
+            fill=20_000,
+        )  # fmt: skip
     return found, chosen.table
 
 

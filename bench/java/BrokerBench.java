@@ -331,6 +331,7 @@ public final class BrokerBench {
     private String latency() throws Exception {
         long pause = 1_000_000_000L / number("rate");
         long count = seconds("seconds") / pause;
+        long began = System.nanoTime();
         Samples took = new Samples();
         AtomicLong expected = new AtomicLong(Long.MAX_VALUE);
         CountDownLatch probed = new CountDownLatch(1);
@@ -339,9 +340,9 @@ public final class BrokerBench {
             long now = System.nanoTime();
             for (MessageExt message : messages) {
                 long stamp = ByteBuffer.wrap(message.getBody()).getLong();
-                if (stamp == 0) {
+                if (stamp == began) {
                     probed.countDown();
-                } else {
+                } else if (stamp > began && stamp <= now) { // others were in the topic before
                     synchronized (took) {
                         took.add(now - stamp);
                         if (took.count >= expected.get()) {
@@ -357,7 +358,7 @@ public final class BrokerBench {
             consumer.setConsumeFromWhere(ConsumeFromWhere.CONSUME_FROM_LAST_OFFSET);
             consumer.start();
             do {
-                producer.send(new Message(topicName(), stamped(body(), 0)));
+                producer.send(new Message(topicName(), stamped(body(), began)));
             } while (!probed.await(100, TimeUnit.MILLISECONDS));
             expected.set(count);
             AtomicReference<Throwable> failure = new AtomicReference<>();

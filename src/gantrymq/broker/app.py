@@ -127,6 +127,7 @@ class BrokerServer:
     async def _start(self) -> None:
         config = self.config
         self._store.start(self._settle_soon)
+        self._store.later = self._loop.call_soon
         self.broker = assemble(
             config,
             store=self._store,

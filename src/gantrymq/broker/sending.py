@@ -32,6 +32,7 @@ from gantrymq.broker import message_types
 from gantrymq.broker.config import IdentityConfig
 from gantrymq.broker.hosts import hosts_of
 from gantrymq.broker.message_types import PRIORITY_MARK
+from gantrymq.broker.plain_sends import PlainProperties, put_plain, put_plain_batch
 from gantrymq.errors import (
     BrokerFailure,
     GroupNotFound,
@@ -87,7 +88,7 @@ class Marks:
     RocketMQ: SendMessageProcessor.buildMsgContext.
     """
 
-    __slots__ = ("_names", "_next_id", "_suffix", "fields", "region", "traced")
+    __slots__ = ("_names", "_next_id", "_suffix", "fields", "plain", "region", "traced")
 
     def __init__(self, identity: IdentityConfig, next_id: Callable[[], str]) -> None:
         self._next_id = next_id
@@ -102,6 +103,7 @@ class Marks:
         """What every answer to a producer carries, refusals as well."""
         self._suffix = properties.join(own)
         self._names = tuple(f"{name}{NAME_END}" for name in own)
+        self.plain = PlainProperties(self._suffix)
 
     def put(self, text: str | None) -> tuple[str, str]:
         """The properties to be stored, and the unique key among them, made if there is none."""
@@ -159,6 +161,10 @@ def _send(request: SendMessage, broker: Broker, peer: Peer) -> SendReply | Await
     topic, body = request.topic, request.body
     if not len(body):
         raise MessageIllegal.because("the message is illegal: it has no body")
+    if (plain := put_plain(request, settings, broker, peer)) is not None:
+        appended, unique = plain
+        reply = _reply(appended, request.queue_id, unique, broker)
+        return _finish(reply, appended, broker, "", made_topic=made_topic)
     text, unique = broker.marks.put(request.properties)
     half = _HALF in text and _is_half(text, request)
     if settings.attributes:
@@ -190,14 +196,7 @@ def _send(request: SendMessage, broker: Broker, peer: Peer) -> SendReply | Await
         appended = broker.transactions.begin(message, request.group)
     else:
         appended = broker.storing.put(message)
-    reply = SendReply(
-        message_id=appended.offset_id,
-        queue_id=queue_id,
-        offset=appended.queue_offset,
-        transaction_id=unique,
-        region=broker.marks.region,
-        traced=broker.marks.traced,
-    )
+    reply = _reply(appended, queue_id, unique, broker)
     if message.topic == TIMER_TOPIC:
         reply.recall_handle = broker.timers.handle(message)
     return _finish(reply, appended, broker, text, made_topic=made_topic)
@@ -217,9 +216,16 @@ def _send_batch(
     if queue_id < 0:
         queue_id = any_queue(settings, broker.random)
     _check_batch(request, common, broker)
-    hosts, flags = hosts_of(peer, broker.advertised), _flags(request, settings)
     try:
-        messages = [
+        messages = batch.decode(request.body)
+    except RemoteProtocolError as error:
+        raise MessageIllegal.because(f"the batch is illegal: {error}") from error
+    if not messages:
+        raise MessageIllegal.because("the batch is illegal: there is no message in it")
+    appended = put_plain_batch(request, settings, broker, peer, queue_id, messages)
+    if appended is None:
+        hosts, flags = hosts_of(peer, broker.advertised), _flags(request, settings)
+        taken = [
             StoredMessage(
                 topic=request.topic,
                 body=body,
@@ -234,24 +240,25 @@ def _send_batch(
                 store_port=hosts.store_port,
                 reconsume_times=request.reconsume_times,
             )
-            for body, raw, flag in batch.iterate(request.body)
+            for body, raw, flag in messages
         ]
-    except RemoteProtocolError as error:
-        raise MessageIllegal.because(f"the batch is illegal: {error}") from error
-    if not messages:
-        raise MessageIllegal.because("the batch is illegal: there is no message in it")
-    if settings.attributes:
-        message_types.check_batch(settings, messages, types=broker.config.topics.check_types)
-    appended = broker.storing.put_batch(messages)
-    reply = SendReply(
+        if settings.attributes:
+            message_types.check_batch(settings, taken, types=broker.config.topics.check_types)
+        appended = broker.storing.put_batch(taken)
+    unique = properties.find_text(common, properties.UNIQUE_KEY)
+    reply = _reply(appended, queue_id, unique, broker)
+    return _finish(reply, appended, broker, common, made_topic=made_topic)
+
+
+def _reply(appended: Appended, queue_id: int, unique: str | None, broker: Broker) -> SendReply:
+    return SendReply(
         message_id=appended.offset_id,
         queue_id=queue_id,
         offset=appended.queue_offset,
-        transaction_id=properties.find_text(common, properties.UNIQUE_KEY),
+        transaction_id=unique,
         region=broker.marks.region,
         traced=broker.marks.traced,
     )
-    return _finish(reply, appended, broker, common, made_topic=made_topic)
 
 
 def _finish(

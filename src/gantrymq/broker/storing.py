@@ -37,6 +37,7 @@ from gantrymq.store.flush import Outcome
 from gantrymq.wire.record import StoredMessage
 
 if TYPE_CHECKING:
+    from gantrymq.broker.hosts import Hosts
     from gantrymq.store.store import Appended, Store
 
 _DELAYED: Final = b"DEL"
@@ -48,11 +49,16 @@ _TIME: Final = b"TIMER_DE"
 class Storing:
     """The way into the store."""
 
-    __slots__ = ("_append", "_counts", "_delays", "_store", "_timers", "largest", "waits")
+    __slots__ = (
+        "_append", "_append_plain", "_counts", "_delays", "_plain_slot", "_store", "_timers",
+        "largest", "waits",
+    )  # fmt: skip
 
     def __init__(self, *, store: Store, delays: Delays, timers: Timers, counts: Counts) -> None:
         self._store = store
         self._append = store.append
+        self._plain_slot = store.plain_slot
+        self._append_plain = store.append_plain
         self._delays = delays
         self._timers = timers
         self._counts = counts
@@ -110,6 +116,33 @@ class Storing:
             raise ServiceUnavailable.because(f"service not available now. {error}") from error
         first = messages[0]
         self._counts.stored(first.topic, first.queue_id, len(messages), appended.size)
+        return appended
+
+    def put_plain(
+        self,
+        topic: str,
+        queue_id: int,
+        messages: Sequence[tuple[bytes, bytes, int]],
+        about: Sequence[tuple[bytes, int, str]],
+        sys_flag: int,
+        born_ms: int,
+        hosts: Hosts,
+    ) -> Appended | None:
+        """Store plain messages of one queue side by side; None if that has to be done otherwise.
+
+        See `Store.append_plain`. What is refused is refused by the other way, with its reasons.
+        """
+        slot = self._plain_slot(topic, queue_id)
+        if slot is None or len(hosts.born_ip) != 4 or len(hosts.store_ip) != 4:
+            return None
+        for body, _, _ in messages:
+            if len(body) > self.largest:
+                return None
+        try:
+            appended = self._append_plain(slot, messages, about, sys_flag, born_ms, hosts)
+        except (RecordTooLarge, StoreFull, NotWritable):
+            return None
+        self._counts.stored(topic, queue_id, len(messages), appended.size)
         return appended
 
     async def safety(self, end: int) -> SendStatus:

@@ -79,6 +79,28 @@ class Dispatcher:
         if self._index is not None and kind != _ROLLBACK:
             self._put(message)
 
+    def plain(
+        self,
+        slot: Slot,
+        records: Sequence[bytes],
+        about: Sequence[tuple[bytes, int, str]],
+        queue_offset: int,
+        log_offset: int,
+        store_ms: int,
+    ) -> None:
+        """Records that were just appended, and their properties, tags codes and unique keys."""
+        topic, queue_id, append = slot.topic, slot.queue_id, slot.append
+        arrived, index = self.arrived, self._index
+        for record, (raw, code, unique) in zip(records, about, strict=True):
+            size = len(record)
+            append(log_offset, size, code, queue_offset)
+            if arrived is not None:
+                arrived(topic, queue_id, queue_offset, code, store_ms, raw)
+            if index is not None:
+                index.put_unique(unique, topic, log_offset, store_ms)
+            queue_offset += 1
+            log_offset += size
+
     def again(self, message: StoredMessage, gaps: Gaps) -> None:
         """A message that was read from the log; one with a gap before it may raise `Gap`."""
         kind = message.sys_flag & TRANSACTION_BITS

@@ -118,6 +118,18 @@ class KeyIndex:
         self.max_log_offset = log_offset
         self.max_store_ms = store_ms
 
+    def put_unique(self, key: str, topic: str, log_offset: int, store_ms: int) -> None:
+        """What `put` does for a message that has only its unique key."""
+        if log_offset < self.max_log_offset:
+            return
+        files = self._files
+        file = files[-1] if files else None
+        if file is None or file.count >= file.entries:
+            file = self._last()
+        file.put(self._hashes.of(topic, key), log_offset, store_ms)
+        self.max_log_offset = log_offset
+        self.max_store_ms = store_ms
+
     def search(
         self, topic: str, key: str, limit: int, begin_ms: int, end_ms: int
     ) -> Steps[IndexHits]:
@@ -281,14 +293,13 @@ class KeyHashes:
     def of(self, topic: str, key: str) -> int:
         """Java's hash of `topic#key` without the sign."""
         text = f"{topic}#{key}"
-        if text.isascii():
+        if len(text) > _COUNTER and text.isascii():
             head = text[:-_COUNTER]
             value = self._heads.get(head)
             if value is None:
                 value = self._remember(head, self._of_head(head))
-            for unit in text[-_COUNTER:].encode():
-                value = 31 * value + unit
-            value &= _INT_MASK
+            a, b, c, d = text[-_COUNTER:].encode()
+            value = (value * 923521 + a * 29791 + b * 961 + c * 31 + d) & _INT_MASK
             return value if value <= INT_MAX else (0x1_0000_0000 - value) & INT_MAX
         return abs(java_hash(text)) & INT_MAX
 

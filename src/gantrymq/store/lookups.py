@@ -47,6 +47,9 @@ class Lookups:
             report=report,
         )  # fmt: skip
 
+    def catch_up(self) -> None:
+        """Bring messages into their queues that were put off; here are none."""
+
     def read(
         self,
         topic: str,
@@ -64,6 +67,7 @@ class Lookups:
         `matches` is asked about tags codes, `accepts` about stored properties. With `warmed` nobody
         looks whether these are in memory.
         """
+        self.catch_up()
         slot = self._slots.get((topic, queue_id))
         if slot is None:  # RocketMQ begins a queue by reading from it, so this is its answer, too
             return Found(Status.NO_MESSAGE_IN_QUEUE, 0, 0, 0)
@@ -122,6 +126,7 @@ class Lookups:
         """Messages whose key or unique key has that key's hash, in the order of the log."""
         if self._files.index is None:
             return Queried([], 0, 0)
+        self.catch_up()
         hits = yield from self._files.index.search(topic, key, limit, begin_ms, end_ms)
         pieces, taken = [], 0
         for offset in sorted(hits.log_offsets):
@@ -145,11 +150,13 @@ class Lookups:
 
     def queue(self, topic: str, queue_id: int) -> Queue | None:
         """The queue: its bounds, entries and offsets by time."""
+        self.catch_up()
         slot = self._slots.get((topic, queue_id))
         return None if slot is None else slot.queue
 
     def queues(self) -> list[tuple[str, int, Queue]]:
         """All queues, with topic and queue id."""
+        self.catch_up()
         return [(slot.topic, slot.queue_id, slot.queue) for slot in self._files.queues]
 
     def store_time(self, topic: str, queue_id: int, offset: int) -> int:

@@ -14,6 +14,7 @@ from typing import TypeAlias
 from gantrymq.errors import StoreError
 from gantrymq.store.disk import Disk
 from gantrymq.store.shapes import Queue
+from gantrymq.wire.plain_record import topic_part
 
 MakeQueue: TypeAlias = Callable[[Path], Queue]
 """Opens the consume queue whose files are in a directory, or begins it."""
@@ -22,7 +23,7 @@ MakeQueue: TypeAlias = Callable[[Path], Queue]
 class Slot:
     """One queue, and what comes next in it."""
 
-    __slots__ = ("append", "next_offset", "queue", "queue_id", "topic")
+    __slots__ = ("append", "next_offset", "queue", "queue_id", "topic", "topic_part")
 
     def __init__(self, topic: str, queue_id: int, queue: Queue) -> None:
         self.topic = topic
@@ -30,6 +31,8 @@ class Slot:
         self.queue = queue
         self.append = queue.append
         self.next_offset = queue.max_offset
+        self.topic_part = topic_part(topic)
+        """Its topic in a plain record; None where it does not fit one."""
 
     def __repr__(self) -> str:
         return f"<Slot {self.topic}[{self.queue_id}], next offset {self.next_offset}>"

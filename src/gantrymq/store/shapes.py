@@ -153,6 +153,10 @@ class Index(Protocol):
         """Add a message; one that is there already (`log_offset < max_log_offset`) is left."""
         ...
 
+    def put_unique(self, key: str, topic: str, log_offset: int, store_ms: int) -> None:
+        """What `put` does for a message that has only its unique key."""
+        ...
+
     def search(
         self, topic: str, key: str, limit: int, begin_ms: int, end_ms: int
     ) -> Steps[IndexHits]:

@@ -25,7 +25,7 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import repeat
 from pathlib import Path
-from typing import Final, NamedTuple, NoReturn, Self
+from typing import Final, NamedTuple, NoReturn, Self, TypeAlias
 
 from gantrymq.errors import NotWritable, StoreError, StoreFull
 from gantrymq.rules.delay import DELAY_LEVELS, DelayLevels
@@ -46,11 +46,18 @@ from gantrymq.store.segment import Segment
 from gantrymq.store.timers import TimerFiles
 from gantrymq.wire.flags import TRANSACTION_BITS
 from gantrymq.wire.message_id import offset_id
+from gantrymq.wire.plain_record import plain_records, plain_size
 from gantrymq.wire.record import StoredMessage
 
 _logger: Final = logging.getLogger("gantrymq.store")
+_AT_DISPATCH: Final = "writing queue or index failed"
 _BEYOND_BODY: Final = 64 * 1024
 """What a record may have besides a body of the greatest size."""
+
+
+Later: TypeAlias = Callable[[Callable[[], object]], object]
+_PutOff: TypeAlias = tuple[Slot, list[bytes], Sequence[tuple[bytes, int, str]], int, int, int, int]
+"""What `Dispatcher.plain` takes, and where the last record ends."""
 
 
 class Appended(NamedTuple):
@@ -103,6 +110,10 @@ class Store(Lookups):
         self.config = config
         self.limits: dict[str, Limits] = {}
         """How much of which topics is kept, where that is not as much as of others."""
+        self.later: Later | None = None
+        """Has something done when whoever waits for an answer has it; plain messages get into
+        queues and index then. Without it they get there at once."""
+        self._put_off: list[_PutOff] = []
         self._queues = files.queues
         self._dispatcher = files.dispatcher
         self._clock_ms = clock_ms
@@ -166,6 +177,7 @@ class Store(Lookups):
 
     def settle(self) -> None:
         """Take note of what reached the disk: let it be read, and tell who waits."""
+        self.catch_up()
         held = self._held
         if held:
             reached = self._flusher.flushed_to
@@ -213,6 +225,7 @@ class Store(Lookups):
             return Closed(flushed=0, log_end=self.log.end, problem=None)
         self._closed = True
         self._refusal = NotWritable(f"the store in {self._files.directory} is closed")
+        self.catch_up()
         behind = self._flusher.behind
         self._chores.stop()
         self._flusher.stop()
@@ -228,6 +241,8 @@ class Store(Lookups):
         """Store `message`; its offsets, store time and size are set to what they come to be."""
         if self._refusal is not None:
             self._refuse(self._refusal)
+        if self._put_off:
+            self.catch_up()
         slot = self._slots.get((message.topic, message.queue_id))
         if slot is None:
             slot = self._queues.obtain(message.topic, message.queue_id)
@@ -265,6 +280,7 @@ class Store(Lookups):
         """Store messages of one queue side by side, all or none."""
         if self._refusal is not None:
             self._refuse(self._refusal)
+        self.catch_up()
         first, log = messages[0], self.log
         slot = self._queues.obtain(first.topic, first.queue_id)
         now = self._last_ms = self._clock_ms()
@@ -291,6 +307,66 @@ class Store(Lookups):
         ids = ",".join([offset_id(ip, port, message.log_offset) for message in messages])
         return Appended(first.log_offset, first.queue_offset, len(data), log.end, ids)
 
+    def plain_slot(self, topic: str, queue_id: int) -> Slot | None:
+        """The queue's slot, for `append_plain`; None where only `append` will do."""
+        slot = self._slots.get((topic, queue_id)) if self._held is None else None
+        return None if slot is None or slot.topic_part is None else slot
+
+    def append_plain(
+        self,
+        slot: Slot,
+        messages: Sequence[tuple[bytes, bytes, int]],
+        about: Sequence[tuple[bytes, int, str]],
+        sys_flag: int,
+        born_ms: int,
+        hosts: tuple[bytes, int, bytes, int],
+    ) -> Appended:
+        """What `append_batch` does, with a third of the work, for plain records.
+
+        `messages` are bodies, properties and flags, `about` their properties, tags codes and unique
+        keys (there are no other keys), `hosts` the addresses and ports of sender and broker.
+        """
+        if self._refusal is not None:
+            self._refuse(self._refusal)
+        log, topic, queue_offset = self.log, slot.topic_part or b"", slot.next_offset
+        size = plain_size(topic, messages)
+        if log.end + size + BLANK_SIZE > log.limit or size > self._largest:
+            self._roll(size)
+        log_offset = log.end
+        self._last_ms = store_ms = self._clock_ms()
+        records = plain_records(
+            topic, messages, slot.queue_id, queue_offset, log_offset, sys_flag, born_ms, store_ms,
+            hosts,
+        )  # fmt: skip
+        log.put(records[0] if len(records) == 1 else b"".join(records))
+        slot.next_offset = queue_offset + len(records)
+        end = log_offset + size
+        put_off = self._put_off
+        put_off.append((slot, records, about, queue_offset, log_offset, store_ms, end))
+        if self.later is None:
+            self.catch_up()
+        elif len(put_off) == 1:
+            self.later(self.catch_up)
+        ids = ",".join(_offset_ids(records, log_offset, hosts[2], hosts[3]))
+        return tuple.__new__(Appended, (log_offset, queue_offset, size, end, ids))
+
+    def catch_up(self) -> None:
+        """Bring plain messages into queues and index that were put off.
+
+        Whoever asks for a queue has this done first, so nobody sees a message missing that was
+        acknowledged.
+        """
+        if not self._put_off:
+            return
+        put_off, self._put_off = self._put_off, []
+        try:
+            for slot, records, about, queue_offset, log_offset, store_ms, end in put_off:
+                self._dispatcher.plain(slot, records, about, queue_offset, log_offset, store_ms)
+                self._dispatched_to = end
+        except OSError as error:
+            self._break(f"{_AT_DISPATCH}: {error}; the next start completes them")
+        self.log.get_ready()
+
     def has_room_for_light(self, names: Sequence[str]) -> bool:
         """Whether there may be as many light queues as there then were."""
         new = sum(light.is_name(name) and (name, 0) not in self._slots for name in {*names})
@@ -311,6 +387,7 @@ class Store(Lookups):
 
     def delete_topic(self, topic: str) -> None:
         """Remove the topic's queues; what the log has of it goes with its files."""
+        self.catch_up()
         self._queues.remove_topic(topic)
         if self._held:
             self._held = deque(held for held in self._held if held[2].topic != topic)
@@ -405,7 +482,7 @@ class Store(Lookups):
         self._dispatched_to = end
 
     def _break_at_dispatch(self, error: OSError) -> NoReturn:
-        self._break(f"writing queue or index failed: {error}; the next start completes them")
+        self._break(f"{_AT_DISPATCH}: {error}; the next start completes them")
         assert self._refusal is not None
         self._refuse(self._refusal)
 
@@ -464,3 +541,11 @@ def _encode(messages: Sequence[StoredMessage], at: int) -> bytes:
         at += message.size
         records.append(record)
     return b"".join(records)
+
+
+def _offset_ids(records: Sequence[bytes], at: int, ip: bytes, port: int) -> list[str]:
+    ids = []
+    for record in records:
+        ids.append(offset_id(ip, port, at))
+        at += len(record)
+    return ids

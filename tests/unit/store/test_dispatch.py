@@ -36,6 +36,9 @@ class KeptIndex:
     ) -> None:  # fmt: skip
         self.found.append((tuple(keys), unique_key, topic, log_offset, store_ms))
 
+    def put_unique(self, key: str, topic: str, log_offset: int, store_ms: int) -> None:
+        self.put((), key, topic, log_offset, store_ms)
+
     def search(
         self, topic: str, key: str, limit: int, begin_ms: int, end_ms: int
     ) -> Steps[IndexHits]:
