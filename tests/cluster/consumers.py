@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter, defaultdict
+from collections.abc import Mapping
 from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
@@ -31,11 +32,18 @@ class Site:
     """A name server and brokers, on the same ports and files however often they are restarted."""
 
     def __init__(
-        self, where: World, directory: Path, brokers: tuple[str, ...] = ("a",), **settings: Any
+        self,
+        where: World,
+        directory: Path,
+        brokers: tuple[str, ...] = ("a",),
+        *,
+        of_names: Mapping[str, Any] | None = None,
+        **settings: Any,
     ) -> None:
         """`settings` are those of its brokers; `__` stands for the dot in their names."""
         self.where = where
         self._settings = settings
+        self._settings_of_names = of_names or {}
         self.directory = directory
         self.brokers: dict[str, BrokerServer] = {}
         self._names = brokers
@@ -62,8 +70,9 @@ class Site:
     # --- servers --------------------------------------------------------------------------------
 
     async def start_names(self) -> None:
+        own = {"listen__port": self._ports.get("names", 0)}
         self._naming = name_server(
-            self.where, self.directory / "namesrv", listen__port=self._ports.get("names", 0)
+            self.where, self.directory / "namesrv", **own | self._settings_of_names
         )
         self.names: NameServer = await self._naming.__aenter__()
         self._ports["names"] = split_address(self.names.address)[1]
@@ -76,6 +85,7 @@ class Site:
             "identity__name": f"broker-{name}",
             "listen__port": self._ports.get(name, 0),
             "registering__name_servers": self.names.address,
+            "flow__enabled": False,  # the machine may be busy with other tests
         }
         server = make(self.where, self.directory / f"store-{name}", **(own | self._settings))
         await server.start()

@@ -64,8 +64,8 @@ class Silence:
         consumer = ConsumerData(group=self.GROUP, subscriptions=[subscription])
         beat = Heartbeat(client_id="silent-client", consumers=[consumer])
         self._peers = [BlockingPeer.connect(name_server), BlockingPeer.connect(broker)]
-        for peer, request in zip(self._peers, (registration, beat), strict=True):
-            peer.call(request, timeout=20)
+        self._peers[0].call(registration, timeout=20)
+        self._peers[1].call(beat, timeout=20)
 
     def there(self) -> tuple[bool, bool]:
         """Whether the name server still names the broker, and the broker still has the client."""
@@ -169,7 +169,9 @@ class Ours:
         self._names = self._run("names", "namesrv", of_names, "--port", "0")
         self.name_server: str = self._names.facts["namesrv"]
         self._ports = {name: apache.free_port(around=(-2, 0)) for name in BROKERS}
-        self.brokers = {name: f"127.0.0.1:{port}" for name, port in self._ports.items()}
+        self.brokers: Mapping[str, str] = {
+            name: f"127.0.0.1:{port}" for name, port in self._ports.items()
+        }
         self._processes = {name: self._broker(name) for name in BROKERS}
 
     def _broker(self, name: str) -> Process:
@@ -221,6 +223,7 @@ class Apache:
         }
         self._clusters: dict[str, Cluster] = {}
         self._names: NameServer | None = None
+        self._silent: Silence | None = None
         self.name_server = ""
         try:
             for name in BROKERS:
@@ -234,7 +237,9 @@ class Apache:
         except BaseException:
             self.close()
             raise
-        self.brokers = {name: cluster.broker for name, cluster in self._clusters.items()}
+        self.brokers: Mapping[str, str] = {
+            name: cluster.broker for name, cluster in self._clusters.items()
+        }
         # It takes RocketMQ more than two minutes to give somebody up, so that begins now; with a
         # name server of its own, since nobody else wants to hear of such a broker.
         self._names = NameServer(version)
@@ -251,9 +256,12 @@ class Apache:
         self._clusters[broker].restart()
 
     def silence(self) -> AbstractContextManager[Silence]:
+        assert self._silent is not None
         return nullcontext(self._silent)
 
     def close(self) -> None:
+        if self._silent is not None:
+            self._silent.close()
         if self._names is not None:
             self._names.close()
         for cluster in reversed(self._clusters.values()):

@@ -125,6 +125,11 @@ class Site:
         }
         return gantry.AsyncConsumer(**(asked | self.where() | how))
 
+    def pull_consumer(self, **how: Any) -> gantry.AsyncPullConsumer:
+        """One that is asked for messages, to be started."""
+        asked = {"group": self.group, "start": "earliest"}
+        return gantry.AsyncPullConsumer(**(asked | self.where() | how))
+
     def stored(self, receipt: SendReceipt) -> ReceivedMessage:
         """The message that a receipt is of, as the broker keeps it."""
         assert receipt.offset_id is not None

@@ -10,8 +10,9 @@ connection. Who asks for one while one is on its way gets another, as that one m
 before he joined. Answers bring the brokers' versions.
 
 **Connections that end** are made anew at once, with growing pauses, for as long as the broker is in
-a route; and routes are looked at again, because a broker that is gone is one cause. So a client is
-known again to a broker that was restarted within a second or two, and not half a minute later.
+a route; and routes are looked at every few seconds until it is there again, or two minutes are
+over, because a route may stop naming a broker that is gone, and name it again later. So a client is
+known again to a broker that was restarted within seconds, and not half a minute later.
 
 RocketMQ: MQClientInstance.
 """
@@ -47,6 +48,9 @@ _RECONNECT_LONGEST: Final = 5.0
 _LOOK_AFTER_LOSS: Final = 1.0
 _LIMITS_FOR: Final = 60.0
 """Seconds after which routes are looked at again when a broker's connection has ended."""
+_LOOK_LONGEST: Final = 5.0
+_LOOK_FOR: Final = 120.0
+"""And for how long, while that broker is away."""
 
 
 class Engine:
@@ -93,7 +97,9 @@ class Engine:
         self._starting: asyncio.Task[None] | None = None
         self._tasks: set[asyncio.Task[Any]] = set()
         self._restoring: dict[str, asyncio.Task[Any]] = {}
-        self._looking_soon = False
+        self._lost: set[str] = set()
+        """Brokers' addresses whose connections have ended, until there are others."""
+        self._looking: asyncio.Task[None] | None = None
         self._doubted: set[str] = set()
         self._beating = asyncio.Lock()
         self._next_beat: asyncio.Task[None] | None = None
@@ -327,6 +333,7 @@ class Engine:
     def _opened(self, peer: Peer) -> None:
         address = str(peer)
         self._connected[address] = self.runtime.now()
+        self._lost.discard(address)
         if address in self._places() and not self.closed and self.client_id:
             self.spawn(self._try_to_beat_at(address), "heartbeat")
 
@@ -337,9 +344,10 @@ class Engine:
         self._beaten.discard(address)
         task = self._restoring[address] = self.spawn(self._restore(address), "reconnecting")
         task.add_done_callback(lambda _: self._restoring.pop(address, None))
-        if not self._looking_soon:
-            self._looking_soon = True
-            self.spawn(self._look_soon(), "routes")
+        self._lost.add(address)
+        if self._looking is not None:
+            self._looking.cancel()
+        self._looking = self.spawn(self._look_for_lost(), "routes")
 
     async def _restore(self, address: str) -> None:
         """Connect again; the heartbeat follows by itself."""
@@ -354,10 +362,14 @@ class Engine:
             await asyncio.sleep(pause * (1 - self.chance.random() / 4))
             pause = min(2 * pause, _RECONNECT_LONGEST)
 
-    async def _look_soon(self) -> None:
-        await asyncio.sleep(_LOOK_AFTER_LOSS)
-        self._looking_soon = False
-        await self._refresh_routes()
+    async def _look_for_lost(self) -> None:
+        """Look at routes until whoever was lost is connected again, or is given up."""
+        pause, end = _LOOK_AFTER_LOSS, self.runtime.now() + _LOOK_FOR
+        while self._lost and self.runtime.now() < end:
+            await asyncio.sleep(pause * (1 - self.chance.random() / 4))
+            await self._refresh_routes()
+            pause = min(2 * pause, _LOOK_LONGEST)
+        self._lost.clear()
 
 
 # --- sharing --------------------------------------------------------------------------------------

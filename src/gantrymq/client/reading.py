@@ -10,6 +10,7 @@ watchdog can say which queue stands still, and why.
 | as much is out as may be | waits until something is dealt with |
 | the offset is not there (any more) | tells the consumer, who begins anew at the one that is |
 | the broker does not know the subscription | has a heartbeat sent, and asks again |
+| the broker knows no lite pulls | asks with plain ones from then on |
 | the broker is busy | asks again after 20 ms |
 | the broker is away, or refuses | asks for the route, and again after a second |
 
@@ -33,6 +34,7 @@ from gantrymq.errors import (
     ConnectFailed,
     FlowControlled,
     GantryError,
+    NotSupported,
     RemoteProtocolError,
     StateError,
     SubscriptionMissing,
@@ -225,6 +227,8 @@ class Reader:
         self._deliver = deliver
         self._moved = moved
         self._rates = rates
+        self._without_lite: set[str] = set()
+        """Addresses of brokers that know no lite pulls: those before 5.0."""
 
     def start(self, queue: OwnedQueue) -> None:
         """Read `queue` until it is stopped."""
@@ -261,7 +265,15 @@ class Reader:
             raise ConnectFailed(f"no route names broker {queue.key.broker}, where {queue} is")
         runtime = self._engine.runtime
         asked = runtime.now()
-        reply = await runtime.call(address, self._request(queue, offset), timeout=how.wait + GRACE)
+        is_lite = how.is_lite and address not in self._without_lite
+        request = self._request(queue, offset, LitePullMessage if is_lite else PullMessage)
+        try:
+            reply = await runtime.call(address, request, timeout=how.wait + GRACE)
+        except NotSupported:
+            if not is_lite:
+                raise
+            self._without_lite.add(address)
+            return
         if queue.in_flight is not in_flight or in_flight.next_offset != offset:
             return  # it was told to go on elsewhere while the broker was thinking
         queue.broker_id = reply.suggested_broker
@@ -291,7 +303,7 @@ class Reader:
         """The topic that a message of the retry topic was first sent to."""
         return unwrap(self._how.namespace, stored.find(RETRY_TOPIC) or stored.topic)
 
-    def _request(self, queue: OwnedQueue, offset: int) -> PullMessage:
+    def _request(self, queue: OwnedQueue, offset: int, kind: type[PullMessage]) -> PullMessage:
         how, key, wants = self._how, queue.key, queue.wants
         flags = PullFlag.SUSPEND
         commit = 0
@@ -300,7 +312,6 @@ class Reader:
             commit = queue.in_flight.committable
         if how.is_lite:
             flags |= PullFlag.SUBSCRIPTION | PullFlag.LITE_PULL
-        kind = LitePullMessage if how.is_lite else PullMessage
         return kind(
             group=how.group,
             topic=key.topic,

@@ -76,6 +76,8 @@ class Routes:
         self._addresses: dict[str, Mapping[int, str]] = {}
         self._looking: dict[tuple[str, Borrowing | None], asyncio.Task[Known]] = {}
         self._watchers: list[Callable[[str], None]] = []
+        self._in_the_dark = False
+        """Whether no name server answered the last time, so that it is told once."""
 
     # --- what is known --------------------------------------------------------------------------
 
@@ -167,9 +169,13 @@ class Routes:
         try:
             await self._look_up(topic)
         except NoRoute:
-            pass  # not there yet, or not at this name server any more
+            self._in_the_dark = False  # not there yet, or not at this name server any more
         except GantryError as error:
-            log.warning("the route of %s could not be refreshed: %s", topic, error)
+            level = logging.DEBUG if self._in_the_dark else logging.WARNING
+            self._in_the_dark = True
+            log.log(level, "the route of %s could not be refreshed: %s", topic, error)
+        else:
+            self._in_the_dark = False
 
     async def _look_up(
         self, topic: str, borrow: Borrowing | None = None, timeout: float | None = None

@@ -132,6 +132,10 @@ class BlockingPool:
         attempts = self._shelves[address].attempts
         try:
             attempts.check(address, time.monotonic())
+        except BaseException:
+            self._give_back(address, None)
+            raise
+        try:
             left = max(0.001, deadline - time.monotonic())
             peer = BlockingPeer.connect(
                 address,

@@ -134,6 +134,11 @@ class Relay:
         """Hand `size` more bytes on that way, of all connections, and then `reset`, once."""
         self._limits[way] = size
 
+    @property
+    def is_armed(self) -> bool:
+        """Whether a `reset_after` is still to come."""
+        return any(limit is not None for limit in self._limits.values())
+
     def _end_all(self) -> None:
         for line in tuple(self._lines):
             line.cancel()

@@ -113,8 +113,11 @@ def test_after_a_failure_the_address_is_left_alone(pool: BlockingPool, free_port
     address = f"127.0.0.1:{free_port}"
     with pytest.raises(ConnectFailed, match="connecting to"):
         call(pool, address)
-    with pytest.raises(ConnectFailed, match=r"left alone for another \d+\.\ds after 1 failures"):
-        call(pool, address)
+    for _ in range(2):  # to have been left alone is no other failure
+        with pytest.raises(
+            ConnectFailed, match=r"^127\S+ is left alone for \S+ \S+ after 1 failures"
+        ):
+            call(pool, address)
 
 
 def test_a_call_that_is_sent_away_goes_out_once_more(
