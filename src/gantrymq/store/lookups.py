@@ -18,6 +18,8 @@ from gantrymq.wire.record import StoredMessage
 
 _WARM = 4096
 """Bytes of a record that are fetched beforehand; there is seldom more."""
+_NEAR = 64 * 1024
+"""Records that begin within so many bytes are looked for at once: mostly all are there."""
 _STRETCH = 1024 * 1024
 """Bytes of records that a search reads at a time."""
 IN_QUEUES = (int(Transaction.NONE), int(Transaction.COMMIT))
@@ -110,15 +112,21 @@ class Lookups:
         yield from Walk(self.log, max(start, self.log.start), self.log.end)
 
     def warm_records(self, log_offsets: Iterable[int]) -> None:
-        """Bring the messages at these places into memory; in any thread, it takes its time."""
+        """Bring the messages at these places, in order, into memory; in any thread."""
         recent = self.log.end - RECENT
-        for offset in log_offsets:
-            segment = None if offset >= recent else self.log.segments.find(offset)
-            if segment is not None:
-                start = offset - segment.base
-                end = min(start + _WARM, segment.end - segment.base)
-                if not segment.file.resident(start, end):
-                    segment.file.warm(start, end)
+        for group in _neighbours(offset for offset in log_offsets if offset < recent):
+            segment = self.log.segments.find(group[0])
+            if segment is None:
+                continue
+            base, end = segment.base, segment.end
+            if group[-1] >= end:
+                self.warm_records(offset for offset in group if offset >= end)
+                group = [offset for offset in group if offset < end]
+            if segment.file.resident(group[0] - base, min(group[-1] + _WARM, end) - base):
+                continue
+            for offset in group:
+                if offset < end:
+                    segment.file.warm(offset - base, min(offset + _WARM, end) - base)
 
     def search(
         self, topic: str, key: str, *, limit: int = 32, begin_ms: int = 0, end_ms: int = 2**63 - 1
@@ -170,3 +178,15 @@ class Lookups:
     def damaged(self) -> dict[int, str]:
         """Damaged records that somebody wanted to read: what is wrong, by log offset."""
         return dict(self._reader.damaged)
+
+
+def _neighbours(offsets: Iterable[int]) -> Iterator[list[int]]:
+    """Offsets that grow, in groups that lie close together."""
+    group: list[int] = []
+    for offset in offsets:
+        if group and offset - group[0] >= _NEAR:
+            yield group
+            group = []
+        group.append(offset)
+    if group:
+        yield group

@@ -41,7 +41,7 @@ _MAGIC_AT: Final = 4
 _MAGICS: Final = tuple(magic.to_bytes(4, "big", signed=True) for magic in (MAGIC_V1, MAGIC_V2))
 _SEARCH_STEP: Final = 1024 * 1024
 _PROGRESS_SECONDS: Final = 1.0
-_PROGRESS_EVERY: Final = 1024
+_PROGRESS_EVERY: Final = 64
 
 
 @dataclass(slots=True, kw_only=True)

@@ -16,6 +16,7 @@ an `ample` of 0 they count always, as in RocketMQ.
 
 A file's age is that of its newest message, so it is looked up in the file after it: its first
 message is younger than all before. RocketMQ goes by the time of the file, which copying changes.
+What the time is now, a clock says that does not follow every jump (`ages`).
 
 Removing a file takes its name and its place in the list. Whoever reads from it holds a slice of the
 mapping and is not disturbed; the bytes are given back with the last slice.
@@ -32,6 +33,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from gantrymq.store.ages import AgeClock
 from gantrymq.store.commit_log import CommitLog
 from gantrymq.store.config import RetentionConfig, SpaceConfig
 from gantrymq.store.disk import Disk, Usage
@@ -77,7 +79,7 @@ class Retention:
         retention: RetentionConfig,
         space: SpaceConfig,
         *,
-        clock_ms: Callable[[], int],
+        ages: AgeClock,
         hour: Callable[[], int],
         report: Callable[[str], object],
     ) -> None:
@@ -87,7 +89,8 @@ class Retention:
         self._root = root
         self._retention = retention
         self._space = space
-        self._clock_ms = clock_ms
+        self._ages = ages
+        self._now_ms = ages.now_ms()
         self._hour = hour
         self._report = report
         self._sizes: dict[str, _TopicSize] = {}
@@ -107,6 +110,7 @@ class Retention:
 
     def round(self, flushed_to: int, limits: Mapping[str, Limits]) -> list[Segment]:
         """Take out the files that have to go, and give them, to be removed."""
+        self._now_ms = self._ages.now_ms()
         was_full = self.fullness.refusal is not None
         self.fullness = self.look()
         self._tell(was_full)
@@ -140,12 +144,12 @@ class Retention:
 
     def _is_past_time(self, following: int, seconds: float) -> bool:
         newer = self._log.store_time(following)
-        return seconds > 0 and 0 < newer <= self._clock_ms() - seconds * 1000
+        return seconds > 0 and 0 < newer <= self._now_ms - seconds * 1000
 
     def _limit(self, topic: str, limits: Limits) -> None:
         slots = [slot for slot in self._queues if slot.topic == topic]
         if limits.seconds is not None:
-            oldest = self._clock_ms() - int(limits.seconds * 1000)
+            oldest = self._now_ms - int(limits.seconds * 1000)
             for slot in slots:
                 if slot.queue.min_offset < slot.queue.max_offset:
                     _begin_at(slot, slot.queue.offset_at(oldest, "lower"))

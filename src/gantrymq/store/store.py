@@ -30,6 +30,7 @@ from typing import Final, NamedTuple, NoReturn, Self, TypeAlias
 from gantrymq.errors import NotWritable, StoreError, StoreFull
 from gantrymq.rules.delay import DELAY_LEVELS, DelayLevels
 from gantrymq.store import light
+from gantrymq.store.ages import AgeClock
 from gantrymq.store.chores import Chores
 from gantrymq.store.commit_log import BLANK_SIZE, RecordTooLarge
 from gantrymq.store.config import StoreConfig
@@ -128,7 +129,7 @@ class Store(Lookups):
         )  # fmt: skip
         self._retention = Retention(
             files.log, files.queues, files.disk, files.directory, config.retention, config.space,
-            clock_ms=clock_ms, hour=hour, report=report,
+            ages=AgeClock(clock_ms, monotonic, report), hour=hour, report=report,
         )  # fmt: skip
         self._chores = Chores(self.checkpoint, config.flush.checkpoint_interval)
         self._largest = config.log.max_message_size + _BEYOND_BODY

@@ -134,13 +134,15 @@ class Rig:
         self.files = files or MemoryFiles()
         self.now_ms = START_MS
         self.seconds = 0.0
+        self.aged = 0.0
+        """Seconds that went by for the store's other clock, where a test moves `now_ms`."""
         self.caller: Any = Caller()
         self.store = Store.open(
             Path("/store"),
             self.config.store,
             disk=self.disk,
             clock_ms=lambda: self.now_ms,
-            monotonic=lambda: self.seconds,
+            monotonic=lambda: self.seconds + self.aged,
             report=lambda text: None,
         )
         ids = count(1)

@@ -59,6 +59,7 @@ async def test_what_is_beyond_the_limit_is_not_served_any_more(rig):
     for number in range(4):
         rig.send("orders", b"%d" % number)
         rig.now_ms = START_MS + (number + 1) * 1_800_000
+        rig.aged += 1800
     await put(rig, reserve__time="1")
     rig.broker.store.clean()
     queue = rig.broker.store.queue("orders", 0)

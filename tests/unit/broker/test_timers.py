@@ -587,6 +587,7 @@ async def test_files_of_the_timer_log_go_with_the_messages(rig):
 
     assert files() == [0, 1, 2]
     rig.now_ms += 4 * 86_400_000
+    rig.aged += 4 * 86_400
     later(rig, 100, b"x" * 100_000)
     rig.store.clean()
     await asyncio.sleep(15)

@@ -165,11 +165,18 @@ class Bench:
         self.parts = parts
         self.now_ms = 1_000_000
         self.monotonic = 0.0
-        self.read_monotonic: Callable[[], float] = lambda: self.monotonic
+        self.aged = 0.0
+        """Seconds that went by on both clocks; what `now_ms` is set to besides is a jump."""
+        self.read_monotonic: Callable[[], float] = lambda: self.monotonic + self.aged
         self.hour = 12
         self.said: list[str] = []
         self.config = config(**groups)
         self.store = self.open()
+
+    def age(self, ms: int) -> None:
+        """Let so much time go by."""
+        self.now_ms += ms
+        self.aged += ms / 1000
 
     def open(self) -> Store:
         self.store = Store.open(
