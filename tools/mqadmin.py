@@ -5,8 +5,8 @@ them as it stands here, and fails where the jar has one that is not here, where 
 does not, or where one that is refused does not say why. `tools/gen_reference.py` makes the page.
 
 In the words of a command `{b}` is the broker's address, `{n}` the name server's, `{id}` and
-`{unique}` are the ids of the first message, `{out}` is a directory, `{log}` a file of the commit
-log, and `{topic}` is an option that 4.9.7 does not have.
+`{unique}` are the ids of the first message, `{traced}` is that of one with a trace, `{out}` a
+directory, `{log}` a file of the commit log, and `{topic}` an option that 4.9.7 does not have.
 """
 
 from __future__ import annotations
@@ -218,7 +218,7 @@ COMMANDS: Final[tuple[Command, ...]] = (
     works(
         "queryMsgTraceById",
         "show the trace of a message",
-        ("-i {unique}", ("Pub", "PID_orders", "Sub", "GID_orders", "success")),
+        ("-i {traced}", ("Pub", "PID_traced", "Sub", "GID_seen", "success")),
     ),
     works("printMsg", "print the messages of a topic", ("-t orders", ("body 0", "body 19"))),
     works(

@@ -10,9 +10,11 @@ from contextlib import contextmanager
 from datetime import timedelta
 from typing import Final
 
+import jars
 import pytest
 from apache import Cluster
 from gantry import Gantry
+from peer import JavaPeer
 
 import gantrymq as gantry
 from gantrymq.flows.explanations import Explanation
@@ -205,6 +207,41 @@ def test_a_trace_says_when(
     assert " delivered, raised an error after " in lines[3]
     assert " delivered again (retry 1), consumed in " in lines[4]
     assert str(admin.trace(sent.offset_id or "", topic=topic)) == str(told)
+
+
+@pytest.mark.parametrize("version", jars.VERSIONS)
+def test_what_javas_consumers_tell_is_read(
+    anywhere: Where,
+    url: str,
+    admin: gantry.Admin,
+    shop: gantry.Producer,
+    topic: str,
+    version: str,
+    peers: Callable[[str], JavaPeer],
+) -> None:
+    if anywhere.version not in ("ours", version):
+        return  # RocketMQ's clients of one release with its brokers of another are its own matter
+    java, name = peers(version), f"told-{topic}"
+    consumer = {"kind": "push", "name": name, "group": name, "topic": topic, "expression": "*"}
+    server = url.removeprefix("rmq://")
+    java.ask("consumer.start", [consumer | {"name_server": server, "trace": True}])
+    try:
+        sent = shop.send(topic, b"one")
+        (taken,) = java.ask("consumer.take", [{"name": name, "count": 1, "wait_ms": 45_000}])
+        assert len(taken) == 1
+        verdict = until(
+            lambda: admin.explain(sent.message_id, topic=topic),
+            name,
+            State.ACKNOWLEDGED,
+            traced=True,
+        )
+    finally:
+        java.ask("consumer.stop", [{"name": name}])
+    assert verdict.why[0].endswith("as its trace tells")
+    told = admin.trace(sent.message_id)
+    assert [one.group for one in told.sends] == ["explain-shop"]
+    (delivery,) = told.deliveries[name]
+    assert (delivery.succeeded, delivery.retries) == (True, 0)
 
 
 def test_what_waits_for_its_time(

@@ -7,6 +7,7 @@ tests of its own.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
 import time
@@ -22,19 +23,12 @@ from jars import CURRENT
 from peer import JavaPeer
 
 import gantrymq as client
+from gantrymq.errors import NotFound
 from gantrymq.net.blocking import BlockingPeer
 from gantrymq.protocol.groups import ConsumerData, Heartbeat, ProducerData, Subscription
 from gantrymq.protocol.offsets import QueryConsumerOffset, UpdateConsumerOffset
 from gantrymq.protocol.pulling import PullFlag, PullMessage
 from gantrymq.protocol.sending import SendMessage, SendReply
-from gantrymq.protocol.tracing import (
-    ConsumeBegun,
-    ConsumeEnded,
-    Sent,
-    TracedType,
-    TraceRecord,
-    write_records,
-)
 from gantrymq.wire import properties
 from tools.mqadmin import COMMANDS, OLD, Command, Line
 
@@ -66,55 +60,36 @@ class Scene:
         self.peer = BlockingPeer.connect(gantry.broker)
         self.beat()
         self.sent = [self.send(number) for number in range(MESSAGES)]
-        self.trace(self.sent[0].transaction_id or "")
+        url = f"rmq://{gantry.name_server}"
         self.consumer = client.Consumer(
-            f"rmq://{gantry.name_server}",
+            url,
             group="GID_seen",
-            start="latest",
-            topics="orders",
+            start="earliest",
+            topics="traced",
             handler=lambda message: None,
+            trace=True,
         )
+        with client.Producer(url, group="PID_traced", trace=True) as producer:
+            self.traced = producer.send("traced", b"one beer").message_id
         self.consumer.start()
+        self.wait_for_traces(url)
         self.begin_again()
 
     def close(self) -> None:
         self.consumer.close()
         self.peer.close()
 
-    def trace(self, unique: str) -> None:
-        """What a producer and a consumer tell of a message."""
-        now = int(time.time() * 1000)
-        whose = {"region": "R", "message_id": unique, "time_ms": now, "keys": "key0"}
-        records: list[TraceRecord] = [
-            Sent(
-                **whose,  # type: ignore[arg-type]
-                group="PID_orders",
-                topic="orders",
-                tags="B",
-                store_host=self.gantry.broker,
-                body_length=6,
-                cost_ms=1,
-                type=TracedType.NORMAL,
-            ),
-            ConsumeBegun(**whose, group=GROUP, request_id="1", retries=0),  # type: ignore[arg-type]
-            ConsumeEnded(
-                request_id="1",
-                message_id=unique,
-                cost_ms=1,
-                success=True,
-                time_ms=now,
-                group=GROUP,
-            ),
-        ]
-        request = SendMessage(
-            group="tracer",
-            topic="RMQ_SYS_TRACE_TOPIC",
-            queue_id=0,
-            born_ms=now,
-            properties=properties.join({"KEYS": unique}),
-            body=write_records(records).encode(),
-        )
-        self.peer.call(request, timeout=10)
+    def wait_for_traces(self, url: str) -> None:
+        """Producers and consumers write them a moment after the fact."""
+        deadline = time.monotonic() + 30
+        with client.Admin(url) as admin:
+            while True:
+                with contextlib.suppress(NotFound):
+                    told = admin.trace(self.traced)
+                    if told.sends and told.consumed("GID_seen"):
+                        return
+                assert time.monotonic() < deadline, "nobody traced anything"
+                time.sleep(0.1)
 
     def names(self, admin: Admin, out: Path) -> dict[str, object]:
         """What stands for the braces in the words of commands."""
@@ -127,6 +102,7 @@ class Scene:
             "n": self.gantry.name_server,
             "id": self.sent[0].message_id,
             "unique": self.sent[0].transaction_id,
+            "traced": self.traced,
             "out": out,
             "log": min((self.gantry.store / "commitlog").iterdir()),
             "topic": "-t orders" if admin.version.startswith("5") else "",
