@@ -73,12 +73,22 @@ class Server(Protocol):
 class Place:
     """A platform with a topic of its own for one test."""
 
-    def __init__(self, spark: SparkSession, server: Any, tmp_path: Path) -> None:
-        self.spark = spark
+    def __init__(self, start: Callable[[], SparkSession], server: Any, tmp_path: Path) -> None:
+        self._start = start
         self.server = server
         self.name_server: str = server.name_server
         self.topic = f"spark-{next(_numbers)}"
         self.tmp_path = tmp_path
+
+    @property
+    def spark(self) -> SparkSession:
+        """The session; it starts for the first test that asks for it."""
+        return self._start()
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """What leads to the topic."""
+        return {"nameServer": self.name_server, "topic": self.topic}
 
     def admin(self) -> gantry.Admin:
         """Who makes topics."""
@@ -144,16 +154,15 @@ def _started(request: pytest.FixtureRequest) -> Iterator[Callable[[str], Server]
 
 @pytest.fixture(params=["ours", pytest.param(NEWEST, marks=pytest.mark.interop)])
 def place(
-    request: pytest.FixtureRequest,
-    spark: SparkSession,
-    _started: Callable[[str], Server],
-    tmp_path: Path,
+    request: pytest.FixtureRequest, _started: Callable[[str], Server], tmp_path: Path
 ) -> Place:
     """Our platform and RocketMQ's newest, in turn."""
-    return Place(spark, _started(request.param), tmp_path)
+    return Place(lambda: request.getfixturevalue("spark"), _started(request.param), tmp_path)
 
 
 @pytest.fixture
-def ours(spark: SparkSession, _started: Callable[[str], Server], tmp_path: Path) -> Place:
+def ours(
+    request: pytest.FixtureRequest, _started: Callable[[str], Server], tmp_path: Path
+) -> Place:
     """Our platform alone, where it makes no difference."""
-    return Place(spark, _started("ours"), tmp_path)
+    return Place(lambda: request.getfixturevalue("spark"), _started("ours"), tmp_path)

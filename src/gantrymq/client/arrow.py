@@ -164,6 +164,10 @@ class Rows:
         except KeyError:
             raise unknown_column(name) from None
 
+    def property(self, name: str) -> pa.Array:
+        """The values of one property, null where a message has none."""
+        return self._property(name)
+
     def where(self, row: int) -> tuple[MessageQueue, int]:
         """The queue and the offset of one message."""
         number = int(np.searchsorted(np.cumsum(self.counts), row, side="right"))

@@ -148,6 +148,9 @@ class SinkOptions:
     exactly_once: bool = setting(
         False, "send half messages, and commit them when all of the batch are stored"
     )
+    commit_topic: str = setting(
+        "GANTRY_SPARK_COMMITS", "where exactlyOnce notes which batches it has decided to commit"
+    )
     max_rows_per_second: int | None = setting(None, "most rows that one writing task sends")
     batch_bytes: Bytes = setting(512 << 10, "most bytes of one send", check=at_least(1))
     send_timeout: Seconds = setting(

@@ -27,6 +27,7 @@ from gantrymq.rules.filtering import parse_tags
 from gantrymq.runtime import iterate_blocking
 from gantrymq.spark.planning import Share
 from gantrymq.spark.projecting import Projection
+from gantrymq.spark.repeats import Repeats
 
 log = logging.getLogger("gantrymq.spark")
 
@@ -76,11 +77,14 @@ class TaskReader:
         projection: Projection,
         *,
         fails: bool = True,
+        window: int | None = None,
     ) -> None:
+        """`window` is how many messages before a range are looked at to find repeats; or None."""
         self._config = config
         self._terms = terms
         self._projection = projection
         self._fails = fails
+        self._window = window
         self._space = config.namespace or ""
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
@@ -101,28 +105,47 @@ class TaskReader:
         for share in partition.shares:
             queues = [stretch.queue for stretch in share.stretches]
             places.learn(queues[0], share.addresses)
-            found = self._pieces(runtime, places, share, losses)
+            repeats = None if self._window is None else self._repeats(runtime, places, share)
+            found = self._pieces(runtime, places, share.stretches, losses)
             for pieces, _ in iterate_blocking(together(found)):
                 rows = Rows(pieces, queues)
                 self._check(rows, share, losses)
                 batch, mask = self._projection.batch(rows, self._plain)
                 if tags is not None and tags.tags:
                     mask = _both(mask, rows.tagged(tags))
+                if repeats is not None:
+                    mask = _both(mask, repeats.fresh(rows, pieces, queues))
                 if mask is not None:
                     batch = batch.filter(mask)
                 if len(batch):
                     yield batch
 
     async def _pieces(
-        self, runtime: BlockingRuntime, places: Places, share: Share, losses: Losses
+        self,
+        runtime: BlockingRuntime,
+        places: Places,
+        stretches: Sequence[Stretch],
+        losses: Losses | None,
     ) -> AsyncIterator[tuple[Piece, Sequence[Stretch]]]:
-        stretches = share.stretches
         async for one in reading.read(runtime, places.where, stretches, self._terms):
             if isinstance(one, Piece):
                 yield one, stretches
-            else:
+            elif losses is not None:
                 queue = stretches[one.number].queue
                 losses.note([(queue, one.start, one.end, one.why)])
+
+    def _repeats(self, runtime: BlockingRuntime, places: Places, share: Share) -> Repeats:
+        """What stands before the ranges, so far as repeats are looked for; it may be gone."""
+        repeats = Repeats()
+        before = [
+            Stretch(queue, max(0, start - (self._window or 0)), start)
+            for queue, start, _ in share.stretches
+        ]
+        queues = [stretch.queue for stretch in before]
+        found = self._pieces(runtime, places, before, None)
+        for pieces, _ in iterate_blocking(together(found)):
+            repeats.fresh(Rows(pieces, queues), pieces, queues)
+        return repeats
 
     def _check(self, rows: Rows, share: Share, losses: Losses) -> None:
         if not self._terms.filtered:

@@ -77,9 +77,18 @@ class Shipper:
     """Sends frames; to be closed when all are settled, or when nobody wants the rest."""
 
     def __init__(
-        self, runtime: PipingRuntime, config: ClientConfig, *, timeout: float, first: int
+        self,
+        runtime: PipingRuntime,
+        config: ClientConfig,
+        *,
+        timeout: float,
+        first: int,
+        depth: int = 1,
     ) -> None:
-        """`first` says which queue comes first in turn."""
+        """`first` says which queue comes first in turn.
+
+        `depth` is how many frames a queue may have under way; order is kept with one alone.
+        """
         self.runtime = runtime
         self._config = config
         self._timeout = timeout
@@ -89,7 +98,8 @@ class Shipper:
         self._queues: dict[str, tuple[MessageQueue, ...]] = {}
         self._addresses: dict[str, str] = {}
         self._pipes: dict[str, tuple[Pipe, AsyncExitStack]] = {}
-        self._flight: dict[MessageQueue, Frame] = {}
+        self._depth = depth
+        self._flight: dict[MessageQueue, deque[Frame]] = {}
         self._order: deque[Frame] = deque()
 
     async def queues(self, topic: str) -> tuple[MessageQueue, ...]:
@@ -118,15 +128,15 @@ class Shipper:
     # --- one frame ------------------------------------------------------------------------------
 
     async def _put(self, frame: Frame, queue: MessageQueue) -> None:
-        before = self._flight.get(queue)
-        if before is not None:
-            await self._finish(before)
+        flight = self._flight.setdefault(queue, deque())
+        while len(flight) >= self._depth:
+            await self._finish(flight[0])
         try:
             await self._begin(frame, queue)
         except GantryError as error:
             await self._again(frame, error)
         else:
-            self._flight[queue] = frame
+            flight.append(frame)
             self._order.append(frame)
 
     async def _begin(self, frame: Frame, queue: MessageQueue) -> None:
@@ -143,7 +153,7 @@ class Shipper:
         assert frame.pending is not None
         assert frame.queue is not None
         self._order.remove(frame)
-        del self._flight[frame.queue]
+        self._flight[frame.queue].remove(frame)
         left = max(0.001, frame.asked_at + self._timeout - self.runtime.now())
         try:
             reply = await frame.pending.reply(timeout=left)

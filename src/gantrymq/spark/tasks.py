@@ -17,4 +17,5 @@ def task_reader(options: Options, schema: StructType) -> TaskReader:
         source.terms,
         Projection(source, schema),
         fails=source.fail_on_data_loss,
+        window=source.duplicates_window if source.drop_duplicates else None,
     )
