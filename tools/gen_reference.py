@@ -24,11 +24,13 @@ from gantrymq import errors, settings
 from gantrymq.broker import config as broker_config
 from gantrymq.broker.table import HANDLERS as BROKER
 from gantrymq.cli.main import gantry
+from gantrymq.client.config import ClientConfig
 from gantrymq.nameserver import config as nameserver_config
 from gantrymq.nameserver.table import HANDLERS as NAME_SERVER
 from gantrymq.observe.metrics import METRICS
 from gantrymq.protocol.catalogue import CATALOGUE, unanswered
 from gantrymq.protocol.unsupported import REASONS
+from gantrymq.spark import options as spark_options
 from gantrymq.wire.codes import RequestCode
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -241,6 +243,36 @@ def shown(default: Any) -> str:
     return f"`{default}`"
 
 
+# -- Spark -----------------------------------------------------------------------------------------
+
+
+OPTIONS = {
+    "Reading": spark_options.SourceOptions,
+    "Writing": spark_options.SinkOptions,
+    "The connection, for both": ClientConfig,
+}
+
+
+def spark_page() -> str:
+    return (
+        '# Spark options\n\nOptions of `format("rocketmq")`. Names are compared without regard to '
+        "case; one that nobody knows is an error. `url` (`rmq://host:9876`) stands for "
+        "`nameServer` and more.\n\n" + "\n".join(map(options_of, OPTIONS))
+    )
+
+
+def options_of(title: str) -> str:
+    found = [
+        (f"`{option_name(row.path)}`", shown(row.default), row.doc)
+        for row in settings.rows(OPTIONS[title])
+    ]
+    return f"## {title}\n\n{table(('Option', 'Default', 'What it is'), found)}"
+
+
+def option_name(path: str) -> str:
+    return "nameServer" if path == "name_servers" else spark_options.spelled(path)
+
+
 # -- metrics ---------------------------------------------------------------------------------------
 
 
@@ -289,6 +321,7 @@ PAGES = {
     "commands": commands_page,
     "settings": settings_page,
     "metrics": metrics_page,
+    "spark": spark_page,
 }
 
 

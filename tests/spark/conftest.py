@@ -32,7 +32,17 @@ SETTINGS: Final = {
     "transactionTimeOut": 1000,
     "enablePropertyFilter": "true",
     "brokerFastFailureEnable": "false",
+    # files go when they are told to, and then at once
+    "fileReservedTime": 0,
+    "deleteWhen": "99",
+    "cleanResourceInterval": 300,
 }
+OURS: Final = (
+    "flow.enabled=false",
+    f"mappedFileSizeCommitLog={16 << 20}",
+    "store.retention.time=10ms",
+    "store.retention.interval=1h",
+)
 CONF: Final = {
     "spark.ui.enabled": False,
     "spark.ui.showConsoleProgress": False,
@@ -139,7 +149,7 @@ def _started(request: pytest.FixtureRequest) -> Iterator[Callable[[str], Server]
     def start(name: str) -> Server:
         if name not in running:
             running[name] = (
-                Gantry("flow.enabled=false")
+                Gantry(*OURS)
                 if name == "ours"
                 else or_skip(lambda: Cluster(name, settings=SETTINGS))
             )
