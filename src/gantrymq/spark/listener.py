@@ -14,6 +14,7 @@ spark.streams.addListener(listener)
 
 from __future__ import annotations
 
+import contextlib
 import json
 import logging
 import threading
@@ -21,6 +22,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
+from uuid import uuid4
 
 from pyspark.sql.streaming.listener import (
     QueryIdleEvent,
@@ -31,11 +33,18 @@ from pyspark.sql.streaming.listener import (
 )
 
 from gantrymq.client.reader import Places
-from gantrymq.errors import ConfigError, GantryError
+from gantrymq.errors import ConfigError, GantryError, ReplyError
 from gantrymq.flows import offsets
 from gantrymq.model import MessageQueue
 from gantrymq.net.lending import BlockingPool, BlockingRuntime
 from gantrymq.protocol import names
+from gantrymq.protocol.enums import ConsumeType
+from gantrymq.protocol.groups import (
+    ConsumerData,
+    GetConsumerList,
+    Heartbeat,
+    UnregisterClient,
+)
 from gantrymq.protocol.names import TOOLS_GROUP
 from gantrymq.protocol.pulling import PullFlag, PullMessage
 from gantrymq.protocol.validation import check_consumer_group
@@ -133,6 +142,7 @@ class ProgressListener(StreamingQueryListener):
         self._places = Places(config, self._runtime)
         self._space = config.namespace or ""
         self._changed = threading.Condition()
+        self._introduced: set[str] = set()
         self.lags: dict[str, Lag] = {}
         """The last lag of each query, by its id."""
         self.committed: Positions = {}
@@ -199,6 +209,7 @@ class ProgressListener(StreamingQueryListener):
             if self.committed.get(queue) == offset:
                 continue
             try:
+                run_blocking(self._introduce(queue))
                 run_blocking(self._commit_one(queue, offset))
             except GantryError as error:
                 log.warning(
@@ -206,6 +217,28 @@ class ProgressListener(StreamingQueryListener):
                 )
             else:
                 self.committed[queue] = offset
+
+    async def _introduce(self, queue: MessageQueue) -> None:
+        """Have the queue's broker know the group, as it knows one that had a consumer.
+
+        Tools show nothing of a group that never had one. If it has any now, all is well.
+        """
+        wire = self._wire(queue)
+        if queue.broker in self._introduced or self._group is None:
+            return
+        address = await self._places.address(wire)
+        group, client = names.wrap(self._space, self._group), f"spark@{uuid4()}"
+        with contextlib.suppress(ReplyError):
+            members = await self._runtime.call(address, GetConsumerList(group=group), timeout=3.0)
+            if members.client_ids:
+                self._introduced.add(queue.broker)
+                return
+        data = ConsumerData(group=group, consume_type=ConsumeType.PULL)
+        beat = Heartbeat(client_id=client, consumers=[data])
+        await self._runtime.call(address, beat, timeout=3.0)
+        leave = UnregisterClient(client_id=client, consumer_group=group)
+        await self._runtime.call(address, leave, timeout=3.0)
+        self._introduced.add(queue.broker)
 
     async def _commit_one(self, queue: MessageQueue, offset: int) -> None:
         wire = self._wire(queue)

@@ -19,6 +19,7 @@ from pyspark.sql.datasource import InputPartition
 from gantrymq.client.arrow import Rows
 from gantrymq.client.config import ClientConfig
 from gantrymq.client.reader import Losses, Places, together
+from gantrymq.errors import ConnectFailed, GantryError
 from gantrymq.flows import reading
 from gantrymq.flows.reading import Piece, ReadTerms, Stretch
 from gantrymq.net.lending import BlockingPool, BlockingRuntime
@@ -63,8 +64,14 @@ def pool_of(config: ClientConfig) -> BlockingPool:
             options=config.peer_options,
             tls=config.client_tls,
             connect_timeout=config.connect_timeout,
+            back_off=_back_off,
         )
     return pool
+
+
+def _back_off(failures: int) -> float:
+    """A task that waits for a broker is to see soon that it is back."""
+    return min(1.0, 0.1 * failures)
 
 
 class TaskReader:
@@ -127,7 +134,17 @@ class TaskReader:
         stretches: Sequence[Stretch],
         losses: Losses | None,
     ) -> AsyncIterator[tuple[Piece, Sequence[Stretch]]]:
-        async for one in reading.read(runtime, places.where, stretches, self._terms):
+        async def where(broker: str, attempt: int) -> str:
+            """A broker that is away is in no route: it is looked for where it was."""
+            try:
+                return await places.where(broker, attempt)
+            except GantryError as error:
+                known = places.addresses(broker)
+                if not known:
+                    raise ConnectFailed(f"broker {broker} is in no route: {error}") from error
+                return known[sorted(known)[attempt % len(known)]]
+
+        async for one in reading.read(runtime, where, stretches, self._terms):
             if isinstance(one, Piece):
                 yield one, stretches
             elif losses is not None:

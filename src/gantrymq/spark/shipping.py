@@ -47,8 +47,8 @@ class Frame:
     """One request, of one message or many, and what became of it."""
 
     __slots__ = (
-        "asked_at", "count", "first_row", "last_error", "pending", "queue", "request", "shard",
-        "stored", "topic", "tried",
+        "asked_at", "count", "first_row", "last_error", "pending", "pipe", "queue", "request",
+        "shard", "stored", "topic", "tried",
     )  # fmt: skip
 
     def __init__(
@@ -62,6 +62,7 @@ class Frame:
         """The queue it has to go to, by its place among those of the topic."""
         self.queue: MessageQueue | None = None
         self.pending: Pending[SendReply] | None = None
+        self.pipe: Pipe | None = None
         self.stored: Stored | None = None
         self.asked_at = 0.0
         self.tried: list[str] = []
@@ -144,7 +145,8 @@ class Shipper:
         request.queue_id, request.broker = queue.queue_id, queue.broker
         frame.queue = queue
         frame.tried.append(queue.broker)
-        pipe = await self._pipe(queue.broker)
+        frame.pipe = None
+        frame.pipe = pipe = await self._pipe(queue.broker)
         left = max(0.001, frame.asked_at + self._timeout - self.runtime.now())
         frame.pending = await pipe.begin(request, timeout=left)
 
@@ -172,7 +174,7 @@ class Shipper:
             self._check(frame, error)
             assert frame.queue is not None
             if not isinstance(error, ReplyError):
-                await self._drop(frame.queue.broker)
+                await self._drop(frame.queue.broker, frame.pipe)
             await self.runtime.sleep(pause)
             pause = min(2 * pause, _LONGEST_PAUSE)
             try:
@@ -189,13 +191,13 @@ class Shipper:
                 error = again
 
     async def _another(self, frame: Frame) -> MessageQueue:
-        """Where to try next: a queue of another broker, where there is one and it is free to go."""
+        """Where to try next: a queue of another broker, or else the same queue once more."""
         queues = await self._look(frame.topic)
         assert frame.queue is not None
         if frame.shard is not None:
             return queues[frame.shard % len(queues)]
-        others = [queue for queue in queues if queue.broker != frame.queue.broker] or queues
-        return others[next(self._turns) % len(others)]
+        others = [queue for queue in queues if queue.broker != frame.queue.broker]
+        return others[next(self._turns) % len(others)] if others else frame.queue
 
     def _check(self, frame: Frame, error: GantryError) -> None:
         """Raise unless trying again can help, and there is time for it."""
@@ -245,9 +247,9 @@ class Shipper:
             self._pipes[broker] = await stack.enter_async_context(lent), stack
         return self._pipes[broker][0]
 
-    async def _drop(self, broker: str) -> None:
+    async def _drop(self, broker: str, pipe: Pipe | None) -> None:
         """Forget a connection that failed; what was under way on it is found to have failed."""
-        if broker in self._pipes:
+        if broker in self._pipes and self._pipes[broker][0] is pipe:
             _, stack = self._pipes.pop(broker)
             await stack.aclose()
 

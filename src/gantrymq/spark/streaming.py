@@ -144,6 +144,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
         """What each task of a micro-batch reads."""
+        self._watch.know()  # after a restart this is the first thing that Spark asks
         first, last = from_json(start, _OFFSETS), from_json(end, _OFFSETS)
         stretches = [
             Stretch(queue, first[queue], upto)

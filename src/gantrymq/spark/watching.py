@@ -174,6 +174,11 @@ class Watch:
 
     # --- which queues there are ------------------------------------------------------------------
 
+    def know(self) -> None:
+        """Look where brokers are, if that was not done yet."""
+        if self._layout is None:
+            self._cluster.run(self._look())
+
     async def _current(self) -> Layout:
         age = time.monotonic() - self._looked_at
         if self._layout is None or age >= self._source.topic_refresh or self._since:
