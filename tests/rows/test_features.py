@@ -5,6 +5,7 @@ Java's clients are those of both releases at our servers, and at RocketMQ's thos
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from datetime import timedelta

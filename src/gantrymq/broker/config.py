@@ -341,6 +341,21 @@ class TransactionsConfig:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class CompactionConfig:
+    """When topics that keep one message for each key get rid of the others."""
+
+    interval: Seconds = setting(
+        900.0,
+        "time between two rounds",
+        rocketmq=millis("compactionScheduleInternal"),
+        check=at_least(0.01),
+    )
+    tombstones_kept: Seconds = setting(
+        86_400.0, "how long a message stays that says that a key is gone", check=at_least(0)
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class FlowConfig:
     """When messages are refused because others have to wait already."""
 
@@ -403,6 +418,9 @@ class BrokerConfig:
     delays: DelaysConfig = group(DelaysConfig, "how messages wait")
     timers: TimersConfig = group(TimersConfig, "how messages wait for a time of their own")
     transactions: TransactionsConfig = group(TransactionsConfig, "when producers are asked")
+    compaction: CompactionConfig = group(
+        CompactionConfig, "when topics keep one message for each key"
+    )
     flow: FlowConfig = group(FlowConfig, "when messages are refused")
     metrics: MetricsConfig = group(MetricsConfig, "where metrics can be read")
     store: StoreConfig = group(StoreConfig, "how messages are kept")

@@ -252,8 +252,7 @@ def _of(table: Table, group: str, topic: str) -> ByQueue:
 
 def first_offset(store: Store, topic: str, queue_id: int) -> int:
     """The first offset of a queue; 0 where nothing was ever put."""
-    queue = store.queue(topic, queue_id)
-    return 0 if queue is None else queue.min_offset
+    return store.first_offset(topic, queue_id)
 
 
 def end_offset(store: Store, topic: str, queue_id: int) -> int:

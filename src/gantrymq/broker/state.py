@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 
 from gantrymq.broker.assignments import RequestModes, Routes
 from gantrymq.broker.clients import LEARNT_FOR, SCAN_INTERVAL, Consumers, Producers, expire
+from gantrymq.broker.compacting import COMPACTION_TICK, Compacting
 from gantrymq.broker.config import BrokerConfig
 from gantrymq.broker.configs import Changes
 from gantrymq.broker.counting import COUNT_INTERVAL, Counts
@@ -88,6 +89,7 @@ class Broker:
     marks: Marks
     storing: Storing
     transactions: Transactions
+    compacting: Compacting
     waiting: Waiting
     flow: FlowControl
     registrar: Registrar
@@ -96,6 +98,7 @@ class Broker:
         """Take in what was kept. Parts that others build on come first."""
         self.topics.load()
         self.limits.load()
+        self.compacting.load()
         self.groups.load()
         self.offsets.load()
         self.delays.load()
@@ -119,6 +122,7 @@ class Broker:
         yield Chore(name="timers", interval=SAVE_INTERVAL, do=self.timers.keep)
         yield Chore(name="transactions", interval=TICK, do=self.transactions.tick)
         yield Chore(name="ends", interval=KEEP_INTERVAL, do=self.transactions.keep)
+        yield Chore(name="compaction", interval=COMPACTION_TICK, do=self.compacting.tick)
         yield Chore(name="locks", interval=FORGET_INTERVAL, do=self.locks.forget)
         yield Chore(name="counts", interval=COUNT_INTERVAL, do=self.counts.tick)
 
@@ -145,6 +149,7 @@ class Broker:
         self.flow.settings = config.flow
         self.timers.settings = config.timers
         self.transactions.settings = config.transactions
+        self.compacting.settings = config.compaction
         self.registrar.settings = config.registering
         self.registrar.permit(config.permission)
 
@@ -172,6 +177,7 @@ class Broker:
 
     async def close(self) -> None:
         """Return when everything that is kept is on disk; the store is closed by who opened it."""
+        await self.compacting.close()
         self.delays.stop()
         self.transactions.stop()
         await self.timers.close()
@@ -273,6 +279,9 @@ def assemble(
                 store=store, storing=storing, offsets=offsets, keeper=keeper, clock_ms=clock_ms
             ),
             clock_ms=clock_ms,
+        ),
+        compacting=Compacting(
+            config.compaction, store=store, topics=topics, clock_ms=clock_ms, now=now
         ),
         waiting=waiting,
         flow=FlowControl(config.flow, store=store),

@@ -3,7 +3,8 @@
 A half message is open unless a note says that it has ended (`RMQ_SYS_TRANS_OP_HALF_TOPIC`). Before
 the offsets that `CID_RMQ_SYS_TRANS` has in both topics everything is done, so what has to be read
 is what came after. RocketMQ's brokers store a half message anew each time they ask about it, and
-note the end of the one before; its age counts from when it was first sent all the same.
+note the end of the one before a moment later; its age counts from when it was first sent all the
+same.
 
 RocketMQ has no such list.
 """
@@ -77,9 +78,9 @@ async def _of_broker(reach: Reach, name: str, address: str) -> AsyncIterator[Ope
         for word in bytes(note.body).split(b",")
         if word.isdigit()
     }
-    for half in halves:
-        if half.queue_offset not in ended:
-            yield _described(reach, name, half)
+    newest = {half.message_id: half for half in halves if half.queue_offset not in ended}
+    for half in newest.values():
+        yield _described(reach, name, half)
 
 
 def _described(reach: Reach, broker: str, half: StoredMessage) -> OpenTransaction:

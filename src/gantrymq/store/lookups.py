@@ -44,6 +44,7 @@ class Lookups:
         self.log = files.log
         self._files = files
         self._slots = files.queues.slots
+        self._compacted = files.compaction.queues
         self._reader = Reader(
             files.log, config, memory=system.memory(), trusted_from=files.recovered.start,
             report=report,
@@ -73,6 +74,11 @@ class Lookups:
         slot = self._slots.get((topic, queue_id))
         if slot is None:  # RocketMQ begins a queue by reading from it, so this is its answer, too
             return Found(Status.NO_MESSAGE_IN_QUEUE, 0, 0, 0)
+        one = self._compacted.get((topic, queue_id)) if self._compacted else None
+        if one is not None and offset < one.end:
+            return self._files.compaction.read(
+                slot, one, offset, max_messages, max_bytes, matches, accepts
+            )
         return self._reader.read(
             slot.queue, offset, max_messages, max_bytes, matches, accepts, warmed=warmed
         )
@@ -161,6 +167,14 @@ class Lookups:
         self.catch_up()
         slot = self._slots.get((topic, queue_id))
         return None if slot is None else slot.queue
+
+    def first_offset(self, topic: str, queue_id: int) -> int:
+        """The first offset of a queue that has a message; 0 where nothing was ever put."""
+        one = self._compacted.get((topic, queue_id)) if self._compacted else None
+        if one is not None:
+            return one.first
+        queue = self.queue(topic, queue_id)
+        return 0 if queue is None else queue.min_offset
 
     def queues(self) -> list[tuple[str, int, Queue]]:
         """All queues, with topic and queue id."""

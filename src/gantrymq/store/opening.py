@@ -22,6 +22,7 @@ import orjson
 from gantrymq.rules.delay import DelayLevels
 from gantrymq.store.checkpoint import Checkpoint
 from gantrymq.store.commit_log import CommitLog
+from gantrymq.store.compaction import Compaction
 from gantrymq.store.config import StoreConfig
 from gantrymq.store.disk import Disk, replace_whole
 from gantrymq.store.dispatch import Dispatcher
@@ -80,6 +81,11 @@ class StoreFiles:
             self.index = parts.index(disk, directory / "index", config)
             self.dispatcher = Dispatcher(self.queues, self.index, delays)
             self.recovered = self._recover(monotonic, report)
+            self.compaction = Compaction(
+                disk, directory / "compaction", log=self.log, queues=self.queues,
+                dispatcher=self.dispatcher, report=report,
+            )  # fmt: skip
+            self.compaction.load()
         except BaseException:
             self._lock.release(in_order=False)
             raise
@@ -116,6 +122,7 @@ class StoreFiles:
     def close(self, *, in_order: bool) -> None:
         """Close everything; `in_order` says that all of it is on the disk and noted."""
         try:
+            self.compaction.close()
             self.queues.close()
             if self.index is not None:
                 self.index.close()

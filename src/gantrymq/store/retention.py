@@ -94,6 +94,8 @@ class Retention:
         self._hour = hour
         self._report = report
         self._sizes: dict[str, _TopicSize] = {}
+        self.needed_from: Callable[[], int] = lambda: 2**63 - 1
+        """From which log offset on messages have to stay for another reason."""
         self.fullness = self.look()
 
     def look(self) -> Fullness:
@@ -137,6 +139,8 @@ class Retention:
         fullness, retention = self.fullness, self._retention
         if fullness.past_clean and self._space.clean_early:
             return True
+        if files[index].end > self.needed_from():
+            return False
         if retention.size and files[-1].end - files[index].base > retention.size:
             return True
         timely = fullness.past_warn or not retention.hours or self._hour() in retention.hours

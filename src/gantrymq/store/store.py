@@ -131,6 +131,8 @@ class Store(Lookups):
             files.log, files.queues, files.disk, files.directory, config.retention, config.space,
             ages=AgeClock(clock_ms, monotonic, report), hour=hour, report=report,
         )  # fmt: skip
+        self.compaction = files.compaction
+        self._retention.needed_from = files.compaction.needed_from
         self._chores = Chores(self.checkpoint, config.flush.checkpoint_interval)
         self._largest = config.log.max_message_size + _BEYOND_BODY
         self._held: deque[tuple[int, Slot, StoredMessage]] | None = (
@@ -389,6 +391,7 @@ class Store(Lookups):
     def delete_topic(self, topic: str) -> None:
         """Remove the topic's queues; what the log has of it goes with its files."""
         self.catch_up()
+        self.compaction.remove_topic(topic)
         self._queues.remove_topic(topic)
         if self._held:
             self._held = deque(held for held in self._held if held[2].topic != topic)
