@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from gantrymq.client.sync_consumer import Consumer as Consumer
     from gantrymq.client.sync_producer import Producer as Producer
     from gantrymq.client.sync_pull_consumer import PullConsumer as PullConsumer
+    from gantrymq.client.table_view import AsyncTableView as AsyncTableView
+    from gantrymq.client.table_view import TableView as TableView
     from gantrymq.model import Message as Message
     from gantrymq.model import MessageQueue as MessageQueue
     from gantrymq.model import ReceivedMessage as ReceivedMessage
@@ -50,6 +52,7 @@ _PLACES: Final = {
     "gantrymq.client.pull_consumer": ("AsyncPullConsumer",),
     "gantrymq.client.reader": ("AsyncReader", "Reader"),
     "gantrymq.client.sync_pull_consumer": ("PullConsumer",),
+    "gantrymq.client.table_view": ("AsyncTableView", "TableView"),
     "gantrymq.model": (
         "Message", "MessageQueue", "ReceivedMessage", "SendReceipt", "SendStatus", "Subscription",
     ),

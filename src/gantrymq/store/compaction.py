@@ -50,9 +50,7 @@ from gantrymq.wire import properties, record
 from gantrymq.wire.flags import BORN_HOST_IPV6, IPV6_BITS
 from gantrymq.wire.record import LEAST_SIZE, properties_at
 
-TOMBSTONE: Final = "__TOMBSTONE"
-"""The property of a message that says of its key: there is none any more."""
-_MARK: Final = f"{TOMBSTONE}\x01".encode()
+_MARK: Final = f"{properties.TOMBSTONE}\x01".encode()
 _FRESH: Final = ".tmp"
 _DIGITS: Final = 20
 _PAGE: Final = 4096

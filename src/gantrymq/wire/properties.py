@@ -94,6 +94,8 @@ CRC32: Final = "__CRC32#"
 DLQ_ORIGIN_TOPIC: Final = "DLQ_ORIGIN_TOPIC"
 DLQ_ORIGIN_MESSAGE_ID: Final = "DLQ_ORIGIN_MESSAGE_ID"
 START_DELIVER_TIME: Final = "__STARTDELIVERTIME"
+TOMBSTONE: Final = "__TOMBSTONE"
+"""Of a compacted topic: there is nothing under the message's key any more. RocketMQ has no such."""
 
 RESERVED_PROPERTIES: Final = frozenset(
     (

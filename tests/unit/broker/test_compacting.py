@@ -9,10 +9,10 @@ import pytest
 from gantrymq.protocol.offsets import GetMinOffset
 from gantrymq.protocol.pulling import PullStatus
 from gantrymq.protocol.topics import TopicSettings
-from gantrymq.store.compaction import TOMBSTONE
 from gantrymq.store.steps import finish
 from gantrymq.wire import record
 from gantrymq.wire.command import Command
+from gantrymq.wire.properties import TOMBSTONE
 from tests.unit.broker.rig import START_MS, Rig, bodies, on_loop, with_rig
 
 TOPIC = "profiles"
