@@ -33,7 +33,7 @@ PLATFORMS = {
     "win32": {"os_name": "nt", "platform_system": "Windows"},
 }
 # Groups that carry another one's needs with them when installed alone.
-INCLUDES = {"server": ("base",), "spark": ("base",), "outbox": ("base",)}
+INCLUDES = {"server": ("base",), "spark": ("base",), "outbox": ("base",), "formats": ("base",)}
 # Published without wheels; everything else must have one for every supported Python.
 SOURCE_ONLY = frozenset({"pyspark"})
 

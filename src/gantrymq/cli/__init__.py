@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 
 
-def main() -> None:
+def entry() -> None:
     """Run `gantry` with the arguments of this process, and end it."""
     try:
         from gantrymq.cli.main import run
@@ -18,3 +18,7 @@ def main() -> None:
     except KeyboardInterrupt:
         code = 130
     sys.exit(code)
+
+
+main = entry
+"""The same by the name that the `gantry` script has for it, until the module `main` is imported."""

@@ -14,12 +14,12 @@ import click
 
 from gantrymq.cli import screen, views
 from gantrymq.cli.exits import Refused
-from gantrymq.cli.verbs import Session, SharedOption
+from gantrymq.cli.verbs import OwnOption, Session
 from gantrymq.cli.views import Page
 
 force_option = click.option(
     "--force",
-    cls=SharedOption,
+    cls=OwnOption,
     is_flag=True,
     default=None,
     help="Also if it is in use.",

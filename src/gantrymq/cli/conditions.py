@@ -26,8 +26,11 @@ if TYPE_CHECKING:
 _PARTS: Final = re.compile(
     r"'(?:[^']|'')*'"  # a text stays as it is
     r"|\b(?:body|json)(?P<path>(?:\.[A-Za-z_]\w*|\[\d+\])+)"
-    r"|(?<![\w.$])(?P<whole>0|[1-9]\d{0,14})(?![\w.])"
+    r"|(?<![<>])(?P<zero>>=|<=|<(?!>)|>)\s*0(?![\w.])"
+    r"|(?<![\w.$])(?P<whole>[1-9]\d{0,14})(?![\w.])"
 )
+# Decimals begin next to 0, which is none; of numbers that brokers know, none lies between.
+_ZERO: Final = {">": "> 4.9E-324", ">=": "> -4.9E-324", "<": "< -4.9E-324", "<=": "< 4.9E-324"}
 _STEP: Final = re.compile(r"\.([A-Za-z_]\w*)|\[(\d+)\]")
 _SEPARATORS: Final = str.maketrans("\x01\x02", "  ")
 
@@ -79,6 +82,8 @@ class Where:
 
     def _rewritten(self, match: re.Match[str]) -> str:
         """A path as a name that the language takes, a number as one that 2.5 compares with, too."""
+        if match["zero"]:
+            return _ZERO[match["zero"]]
         if match["whole"]:
             return f"{match['whole']}.0"
         if not match["path"]:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import fnmatch
+import sys
 from typing import Any, Final
 
 import click
 
-from gantrymq.cli import exits
+from gantrymq.cli import exits, screen
 from gantrymq.cli.doctor_checks import BROKER_CHECKS, CLUSTER_CHECKS, GROUP_CHECKS, Scene, look
 from gantrymq.cli.findings import COLUMNS, Finding, Level, report, row_of
 from gantrymq.cli.verbs import Session, verb
@@ -32,7 +33,8 @@ def doctor(session: Session, wanted: tuple[str, ...], like: str | None, everythi
     if not session.for_people:
         session.show(Table(COLUMNS, [row_of(one) for one in shown]))
     else:
-        session.show(Page([], text=report(shown), note=summary(found)))
+        width = screen.width_of(sys.stdout)
+        session.show(Page([], text=report(shown, width), note=summary(found)))
     return exits.FAILED if any(one.level is Level.ERROR for one in found) else exits.OK
 
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING
 
 import click
 
+from gantrymq.cli import screen
 from gantrymq.cli.message_stories import explain_verb
 from gantrymq.cli.verbs import Session, noun, verb
 from gantrymq.cli.views import Column, Page, View
@@ -41,4 +43,5 @@ def findings_page(name: str, what: str, found: list[Finding]) -> Page:
     from gantrymq.cli.findings import report, row_of
 
     data = {what: name, "findings": [row_of(one) for one in found]}
-    return Page([(Column(what), name)], text=report(found), data=data)
+    text = report(found, screen.width_of(sys.stdout))
+    return Page([(Column(what), name)], text=text, data=data)

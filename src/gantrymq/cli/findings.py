@@ -45,6 +45,7 @@ COLUMNS: Final = (
     Column("text", title="finding", short=True),
     Column("remedy", short=True),
 )
+_MARGIN: Final = 21
 _COLORS: Final = {
     Level.OK: "green",
     Level.INFO: "blue",
@@ -65,15 +66,25 @@ def row_of(one: Finding) -> dict[str, Any]:
     }
 
 
-def report(found: Iterable[Finding]) -> str:
-    """Findings for people, the worst first, each with its remedy below."""
-    lines = []
+def report(found: Iterable[Finding], width: int | None = None) -> str:
+    """Findings for people, the worst first, each with its remedy below; as wide as the terminal."""
+    lines: list[str] = []
     for one in sorted(found, key=lambda one: (-_weight(one.level), one.check)):
         mark = click.style(f"{one.level.name:<8}", fg=_COLORS[one.level], bold=True)
-        lines.append(f"{mark}{one.check:<12} {one.subject}: {one.text}")
+        first, *more = _wrapped(f"{one.subject}: {one.text}", width)
+        lines.append(f"{mark}{one.check:<13}{first}")
+        lines += [" " * _MARGIN + line for line in more]
         if one.remedy:
-            lines.append(f"{'':<21}→ {one.remedy}")
+            arrow, *more = _wrapped(f"→ {one.remedy}", width)
+            lines += [" " * _MARGIN + arrow, *(" " * (_MARGIN + 2) + line for line in more)]
     return "\n".join(lines)
+
+
+def _wrapped(text: str, width: int | None) -> list[str]:
+    import textwrap
+
+    room = 10_000 if width is None else max(30, width - _MARGIN - 2)
+    return textwrap.wrap(text, room, break_long_words=False, break_on_hyphens=False) or [""]
 
 
 def _weight(level: Level) -> float:

@@ -99,7 +99,7 @@ def explain_group(session: Session, group: str) -> list[Finding]:
     """What there is to say of a group; that it is well is a finding, too."""
     scene = look(session, group)
     found = [one for check in CHECKS for one in check(scene)]
-    if all(one.level is Level.INFO for one in found):
+    if all(one.level is Level.INFO for one in found):  # OK says it already
         found.append(scene.find(Level.OK, "group", f"{_lag_text(scene.lag)}; nothing is wrong"))
     return found
 
@@ -140,9 +140,9 @@ def somebody(scene: Scene) -> Iterator[Finding]:
         return
     waiting = scene.lag.known_messages
     yield scene.find(
-        Level.ERROR if waiting else Level.INFO,
+        Level.ERROR if waiting else Level.OK,
         "members",
-        f"nobody is connected, and {waiting:,} messages wait",
+        f"nobody is connected, and {waiting:,} messages are known to wait",
         "start a consumer; one that runs all the same may use another name server or namespace"
         if waiting
         else "",

@@ -306,7 +306,14 @@ def explain(session: Session, group: str) -> View:
 
 @verb(command, "simulate-assign")
 @click.argument("topic")
-@click.option("--members", "count", type=click.IntRange(1), default=3, show_default=True)
+@click.option(
+    "--members",
+    "count",
+    type=click.IntRange(1),
+    default=3,
+    show_default=True,
+    help="So many members.",
+)
 @click.option(
     "--strategy",
     type=click.Choice(["AVG", "AVG_BY_CIRCLE", "CONSISTENT_HASH"], case_sensitive=False),

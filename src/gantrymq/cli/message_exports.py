@@ -99,6 +99,7 @@ def whole_file(file: Path) -> Iterator[Path]:
 def _to_stdout(session: Session, wanted: list[Range], choice: Choice, total: int) -> int:
     with session.bar("exporting", total) as bar:
         _write_lines(sys.stdout, choice.reader(session), wanted, choice, bar)
+    sys.stdout.flush()
     return exits.OK
 
 

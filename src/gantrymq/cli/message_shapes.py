@@ -32,6 +32,10 @@ else:
 F = TypeVar("F", bound=Callable[..., Any])
 
 command = noun("message", "Send, find, follow, search and export messages.", "Messages.")
+command.order = (
+    *("send", "get", "show", "cat", "tail", "search", "export"),
+    *("explain", "trace", "redeliver"),
+)
 
 COLUMNS: Final = (
     Column("stored_at", "time", "stored"),
@@ -306,9 +310,8 @@ def _pieces(reader: Reader, wanted: Range) -> Iterator[ReceivedMessage]:
         yield from list(reader.messages(wanted.queue, at, min(at + _CHUNK, wanted.end)))
 
 
-def _when(message: ReceivedMessage) -> tuple[int, str, int, int]:
-    stored = message.stored
-    return stored.store_ms, message.broker, stored.queue_id, stored.queue_offset
+def _when(message: ReceivedMessage) -> tuple[int, str, int]:
+    return message.stored.store_ms, message.broker, message.stored.log_offset
 
 
 def properties_of(message: ReceivedMessage) -> Mapping[str, str]:

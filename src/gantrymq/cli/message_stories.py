@@ -15,7 +15,7 @@ from gantrymq.cli.views import Page, View, row_data
 
 if TYPE_CHECKING:
     from gantrymq.flows.trace_trees import MessageTrace
-    from gantrymq.flows.verdicts import Explanation
+    from gantrymq.flows.explanations import Explanation
 
 
 def explain_verb(group: click.Group, name: str) -> None:
@@ -69,7 +69,9 @@ def explanation_data(found: Explanation) -> dict[str, Any]:
 @verb(command, "trace")
 @click.argument("message_id")
 @click.option("--topic", help="Where the message is, if its id is an offset id.")
-@click.option("--trace-topic", default="RMQ_SYS_TRACE_TOPIC", show_default=True)
+@click.option(
+    "--trace-topic", default="RMQ_SYS_TRACE_TOPIC", show_default=True, help="Where traces are."
+)
 def trace(session: Session, message_id: str, topic: str | None, trace_topic: str) -> View:
     """Show what producers and consumers told of a message, as a tree with times."""
     found = session.admin.trace(message_id, topic=topic, trace_topic=trace_topic)

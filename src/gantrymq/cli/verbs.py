@@ -172,6 +172,10 @@ class SharedOption(click.Option):
         super().__init__(*args, expose_value=False, callback=_keep, **kwargs)
 
 
+class OwnOption(SharedOption):
+    """An option that fills `Given` and that only some verbs have."""
+
+
 def _keep(ctx: click.Context, option: click.Parameter, value: Any) -> Any:
     if value is not None:
         given: Given = ctx.meta.setdefault(_key(ctx), Given())
@@ -239,8 +243,8 @@ class Verb(click.Command):
         shared: list[tuple[str, str]] = []
         for param in self.get_params(ctx):
             record = param.get_help_record(ctx)
-            if record is not None:
-                (shared if isinstance(param, SharedOption) else own).append(record)
+            if record is not None and isinstance(param, click.Option):
+                (shared if type(param) is SharedOption else own).append(record)
         for title, records in (("Options", own), ("Shared options", shared)):
             if records:
                 with formatter.section(title):
@@ -248,18 +252,23 @@ class Verb(click.Command):
 
 
 class VerbGroup(click.Group):
-    """A noun: its verbs, in the order in which they were written."""
+    """A noun: its verbs, in the order that is given, and then as they were written."""
+
+    order: Sequence[str] = ()
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
         """The verbs."""
-        return list(self.commands)
+        return [
+            *(name for name in self.order if name in self.commands),
+            *(name for name in self.commands if name not in self.order),
+        ]
 
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """List the verbs, each with the first sentence of its help, whole."""
         rows = [
-            (name, one.get_short_help_str(limit=200))
-            for name, one in self.commands.items()
-            if not one.hidden
+            (name, self.commands[name].get_short_help_str(limit=200))
+            for name in self.list_commands(ctx)
+            if not self.commands[name].hidden
         ]
         with formatter.section("Commands"):
             formatter.write_dl(rows)

@@ -90,16 +90,16 @@ View: TypeAlias = Table | Page
 
 def plain(value: Any, kind: Kind = "text") -> Any:
     """A value as JSON has it."""
-    if value is None or isinstance(value, bool | str):
-        return value
-    if isinstance(value, datetime):
-        return times.iso(times.ms_of(value))
     if isinstance(value, Enum):
         return value.name.lower() if isinstance(value.value, int) else str(value.value)
+    if value is None or isinstance(value, bool | str):
+        return value if not isinstance(value, str) else str(value)
+    if isinstance(value, datetime):
+        return times.iso(times.ms_of(value))
     if kind == "time":
         return times.iso(value)
     if isinstance(value, float):
-        return round(value, 3)
+        return round(value, 6)
     if isinstance(value, int):
         return value
     if isinstance(value, Mapping):

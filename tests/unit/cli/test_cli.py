@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner
 
 import gantrymq
-from gantrymq.cli import main as entry
+from gantrymq.cli import entry
 from gantrymq.cli.main import NOUNS, gantry, run
 from gantrymq.errors import ConfigError
 
