@@ -67,6 +67,11 @@ def log_files(store: Path) -> list[Path]:
     return sorted(found, key=lambda path: int(path.name))
 
 
+def _is_blank(path: Path) -> bool:
+    with path.open("rb") as file:
+        return not any(file.read(_HEAD))
+
+
 def is_running(store: Path) -> bool:
     """Whether the store was not closed in order: a broker runs, or crashed."""
     return (store / "abort").exists()
@@ -112,6 +117,8 @@ def records(
     After what is damaged it goes on with the next file.
     """
     files = log_files(store)
+    while len(files) > 1 and _is_blank(files[-1]):  # Apache's broker makes the next one in advance
+        files.pop()
     for number, path in enumerate(files):
         base, is_last = int(path.name), number == len(files) - 1
         if not is_last and int(files[number + 1].name) <= start:
