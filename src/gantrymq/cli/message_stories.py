@@ -14,8 +14,8 @@ from gantrymq.cli.verbs import Session, verb
 from gantrymq.cli.views import Page, View, row_data
 
 if TYPE_CHECKING:
-    from gantrymq.flows.trace_trees import MessageTrace
     from gantrymq.flows.explanations import Explanation
+    from gantrymq.flows.trace_trees import MessageTrace
 
 
 def explain_verb(group: click.Group, name: str) -> None:
