@@ -15,7 +15,7 @@ RocketMQ: ProduceAccumulator.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, TypeAlias
 
@@ -42,12 +42,29 @@ class _Batch:
     receipts: list[asyncio.Future[SendReceipt]] = field(default_factory=list)
     size: int = 0
     timer: asyncio.TimerHandle | None = None
+    begun: int = 0
+    """How many of them nobody waits for, and the bytes of their bodies."""
+    begun_size: int = 0
+
+
+def _nothing(messages: int, size: int, error: BaseException | None) -> None:
+    """For those who begin no messages that nobody waits for."""
 
 
 class Batcher:
     """Gathers the messages of one producer, on its loop."""
 
-    def __init__(self, channel: Channel, *, linger: float, size: int, timeout: float) -> None:
+    def __init__(
+        self,
+        channel: Channel,
+        *,
+        linger: float,
+        size: int,
+        timeout: float,
+        ended: Callable[[int, int, BaseException | None], None] = _nothing,
+    ) -> None:
+        """`ended` is told of messages that were begun: how many, their size, how it ended."""
+        self._ended: Final = ended
         self._channel: Final = channel
         self._loop: Final = asyncio.get_running_loop()
         self._linger: Final = linger
@@ -71,14 +88,34 @@ class Batcher:
         queue = None if how.choice is None else await self._queue(message, how.choice)
         return await self.add(message, queue, how.extra)
 
+    def begin(self, message: Message, how: How) -> asyncio.Future[SendReceipt] | None:
+        """The same without waiting: a future of it, or None if its queue has to be found first.
+
+        Where there is one, `ended` is told.
+        """
+        queue: MessageQueue | None = None
+        if how.choice is not None:
+            topic = self._channel.sender.drafting.topic_of(message)
+            queues = self._channel.sender.places.ready_to_publish(topic)
+            if queues is None or topic in self._looking:
+                return None
+            queue = how.choice.queue_for(queues, topic, message)
+        return self.add(message, queue, how.extra, begun=len(message.body))
+
     def add(
-        self, message: Message, queue: MessageQueue | None, extra: Mapping[str, str]
+        self,
+        message: Message,
+        queue: MessageQueue | None,
+        extra: Mapping[str, str],
+        *,
+        begun: int | None = None,
     ) -> asyncio.Future[SendReceipt]:
         """Gather `message`; `queue` is where it has to go, if it does."""
         entry = self._channel.sender.drafting.entry(message, extra)
+        size = entry.content.size
         key = (message.topic, message.wait_stored, queue)
         gathering = self._gathering.get(key)
-        if gathering is not None and gathering.size + entry.content.size > self._size:
+        if gathering is not None and gathering.size + size > self._size:
             self._go(gathering)
             gathering = None
         if gathering is None:
@@ -87,7 +124,10 @@ class Batcher:
         receipt: asyncio.Future[SendReceipt] = self._loop.create_future()
         gathering.entries.append(entry)
         gathering.receipts.append(receipt)
-        gathering.size += entry.content.size
+        gathering.size += size
+        if begun is not None:
+            gathering.begun += 1
+            gathering.begun_size += begun
         if gathering.size >= self._size:
             self._go(gathering)
         return receipt
@@ -166,13 +206,20 @@ class Batcher:
         except asyncio.CancelledError:
             for future in gathering.receipts:
                 future.cancel()
+            self._end(gathering, None)
             raise
         except Exception as error:
             for future in gathering.receipts:
                 if not future.done():
                     future.set_exception(error)
                     future.exception()  # each sender looks at his own, or does not care
+            self._end(gathering, error)
             return
         for future, one in zip(gathering.receipts, split_receipt(receipt, draft), strict=True):
             if not future.done():
                 future.set_result(one)
+        self._end(gathering, None)
+
+    def _end(self, gathering: _Batch, error: BaseException | None) -> None:
+        if gathering.begun:
+            self._ended(gathering.begun, gathering.begun_size, error)

@@ -56,11 +56,11 @@ class Room:
         if not self.take(size):
             raise BufferFull(self._full())
 
-    def give_back(self, size: int) -> None:
-        """A message is done."""
+    def give_back(self, size: int, messages: int = 1) -> None:
+        """A message is done, or several."""
         woken: list[Callable[[], object]] = []
         with self._lock:
-            self._messages -= 1
+            self._messages -= messages
             self._size -= size
             while self._waiting and self._fits(self._waiting[0].size):
                 first = self._waiting.popleft()

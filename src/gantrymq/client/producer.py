@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Iterable
+from functools import partial
 from types import TracebackType
 from typing import Final, Self, Unpack
 
 from gantrymq.client.batching import Batcher
 from gantrymq.client.buffering import Outbox, Room
+from gantrymq.client.express import Express, Sending
 from gantrymq.client.hooks import SendHook
 from gantrymq.client.messages import How, SendOptions, make_how, make_message
 from gantrymq.client.producer_config import ProducerArguments, load_producer
@@ -60,7 +62,10 @@ class AsyncProducer:
         self.room: Final = Room(config.buffer_messages, config.buffer_bytes)
         self._batcher: Batcher | None = None
         self._failures: list[SendFailed] = []
+        self._looking: set[asyncio.Future[SendReceipt]] = set()
+        """Sends that have to find their topic first; nobody overtakes them."""
         self._channel: Channel
+        self._express: Express
         self.outbox: Outbox
 
     # --- life -----------------------------------------------------------------------------------
@@ -99,6 +104,7 @@ class AsyncProducer:
         """Connect; the brokers know the producer when this returns."""
         await self.producing.start()
         self._channel = self.producing.channel
+        self._express = Express(self._channel, self.producing.engine)
         self.outbox = Outbox(self.producing.engine.loop, self._begin)
         config = self.producing.config
         if config.auto_batch:
@@ -107,6 +113,7 @@ class AsyncProducer:
                 linger=config.batch_linger,
                 size=config.batch_bytes,
                 timeout=config.send_timeout,
+                ended=self._settled,
             )
 
     async def close(self) -> None:
@@ -167,7 +174,9 @@ class AsyncProducer:
         """
         self._life.check()
         made, how = make_message(message, body, options), make_how(options)
-        await self.room.wait(len(made.body), self.producing.timeout_of(how))
+        size = len(made.body)
+        if not self.room.take(size):
+            await self.room.wait(size, self.producing.timeout_of(how))
         return self._begin(made, how)
 
     def send_nowait(
@@ -264,31 +273,76 @@ class AsyncProducer:
     # --- inside ---------------------------------------------------------------------------------
 
     async def _send(self, message: Message, how: How, mode: Mode) -> SendReceipt:
+        producing = self.producing
+        spans = producing.spans
         batcher = self._batcher
         if batcher is not None and how.timeout is None and batcher.takes(message):
-            spans = self.producing.spans
             if spans is None:
                 return await batcher.send(message, how)
             with spans.sending(message, how) as span:
                 receipt = await batcher.send(message, span.how)
                 span.stored(receipt)
                 return receipt
-        return await self.producing.send(self._channel, message, how, mode=mode)
+        if spans is None:
+            shot = self._express.prepare(message, how, producing.timeout_of(how), mode)
+            if shot is not None:
+                return await self._express.send(shot)
+        return await producing.send(self._channel, message, how, mode=mode)
 
     def _begin(self, message: Message, how: How) -> asyncio.Future[SendReceipt]:
-        work = self._send(message, how, "async")
-        task = self.producing.engine.loop.create_task(work, name="gantrymq send")
         size = len(message.body)
-        task.add_done_callback(lambda done: self._done(done, size))
+        try:
+            future = self._begin_quickly(message, how, size)
+            if future is not None:
+                return future
+            future = self._begin_slowly(message, how)
+        except Exception as error:
+            future = self._express.loop.create_future()
+            future.set_exception(error)
+        future.add_done_callback(partial(self._done, size, None))
+        return future
+
+    def _begin_quickly(
+        self, message: Message, how: How, size: int
+    ) -> asyncio.Future[SendReceipt] | None:
+        """Begin to send without a task, if that is all it takes."""
+        if self.producing.spans is not None or self._looking:
+            return None
+        batcher = self._batcher
+        if batcher is not None and how.timeout is None and batcher.takes(message):
+            return batcher.begin(message, how)
+        express = self._express
+        shot = express.prepare(message, how, self.producing.timeout_of(how), "async")
+        if shot is None:
+            return None
+        begun = express.begin(shot)
+        future = express.fire(shot) if begun is None else begun.future
+        future.add_done_callback(partial(self._done, size, begun))
+        return future
+
+    def _begin_slowly(self, message: Message, how: How) -> asyncio.Task[SendReceipt]:
+        loop, work = self._express.loop, self._send(message, how, "async")
+        task = loop.create_task(work, name="gantrymq send")
+        topic = self._channel.sender.drafting.topic_of(message)
+        if self._channel.sender.places.ready_to_publish(topic) is None:
+            self._looking.add(task)
+            task.add_done_callback(self._looking.discard)
         return task
 
-    def _done(self, task: asyncio.Future[SendReceipt], size: int) -> None:
-        self.room.give_back(size)
-        if task.cancelled():
+    def _done(self, size: int, sending: Sending | None, done: asyncio.Future[SendReceipt]) -> None:
+        if not done.cancelled():
+            self._settled(1, size, done.exception())
             return
-        error = task.exception()
-        if isinstance(error, SendFailed) and len(self._failures) < _KEPT:
-            self._failures.append(error)
+        self._settled(1, size, None)
+        if sending is not None:
+            sending.forget()
+
+    def _settled(self, messages: int, size: int, error: BaseException | None) -> None:
+        """Messages that were begun are stored, or will not be."""
+        self.room.give_back(size, messages)
+        if isinstance(error, SendFailed):
+            kept = max(0, min(messages, _KEPT - len(self._failures)))
+            self._failures += [error] * kept
 
 
 class AsyncTransaction:

@@ -50,16 +50,16 @@ class _Spans:
         }
         if namespace:
             self._own["messaging.rocketmq.namespace"] = namespace
-        self._active = False
+        # It makes the provider that the environment names, and reads the environment every time.
+        self._active = not isinstance(trace.get_tracer_provider(), trace.ProxyTracerProvider)
 
     @property
     def idle(self) -> bool:
         """Whether nobody has set up anything that would record a span, or pass one on."""
         if self._active:
             return False
-        provided = not isinstance(trace.get_tracer_provider(), trace.ProxyTracerProvider)
-        self._active = provided  # once there is one it stays
-        return not provided and not context.get_current()
+        self._active = trace._TRACER_PROVIDER is not None  # once there is one it stays
+        return not self._active and not context.get_current()
 
     def _about(
         self, operation: str, topic: str, kind: str | None = None

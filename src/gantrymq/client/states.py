@@ -13,6 +13,7 @@ RocketMQ: ServiceState.
 from __future__ import annotations
 
 from enum import StrEnum
+from os import getpid
 from typing import Final
 
 from gantrymq.client.identity import Origin
@@ -69,7 +70,8 @@ class Life:
         """Refuse to be used in another state than running, or another process."""
         if not self.running:
             raise self._unusable()
-        self._origin.check(self._what)
+        if self._origin.pid != getpid():
+            self._origin.check(self._what)
 
     def _unusable(self) -> Exception:
         if self.state is ServiceState.SHUTDOWN:

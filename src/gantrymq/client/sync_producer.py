@@ -9,6 +9,7 @@ from types import TracebackType
 from typing import Final, Self, Unpack
 
 from gantrymq.client import loop_thread
+from gantrymq.client.express import send_blocking, written_plainly
 from gantrymq.client.hooks import SendHook
 from gantrymq.client.loop_thread import LoopThread
 from gantrymq.client.messages import How, SendOptions, make_how, make_message
@@ -20,8 +21,10 @@ from gantrymq.client.requesting import reply, request
 from gantrymq.client.states import ServiceState
 from gantrymq.client.ways import Blocking, blocking_for
 from gantrymq.errors import GantryError, SendFailed, StateError
+from gantrymq.flows.shots import make_shot
 from gantrymq.flows.transactions import Half
 from gantrymq.model import Message, ReceivedMessage, SendReceipt
+from gantrymq.net.lending import BlockingRuntime
 from gantrymq.net.network import Network
 from gantrymq.protocol.transactions import Decision, EndTransaction
 from gantrymq.runtime import run_blocking
@@ -63,6 +66,8 @@ class Producer:
         self._batches: Final = self._producing.config.auto_batch
         self._thread: LoopThread
         self._blocking: Blocking
+        self._sockets: BlockingRuntime | None = None
+        """What calls go over, where that is what they go over and requests are written plainly."""
         self._channel: Channel
 
     # --- life -----------------------------------------------------------------------------------
@@ -109,7 +114,11 @@ class Producer:
         sender = self._producing.channel.sender
         assert isinstance(sender.places, EnginePlaces)
         places = ThreadPlaces(sender.places, thread)
-        self._channel = Channel(self._blocking.runtime, replace(sender, places=places))
+        runtime = self._blocking.runtime
+        options = self._producing.client.peer_options
+        if isinstance(runtime, BlockingRuntime) and written_plainly(options):
+            self._sockets = runtime
+        self._channel = Channel(runtime, replace(sender, places=places))
 
     def close(self) -> None:
         """Send what is still to be sent, for a while, and leave."""
@@ -149,7 +158,22 @@ class Producer:
         if self._batches:
             return self._thread.call(self._inner.send(message, body, **options))
         made, how = make_message(message, body, options), make_how(options)
-        return run_blocking(self._producing.send(self._channel, made, how))
+        producing = self._producing
+        sockets = self._sockets
+        if sockets is not None and producing.spans is None:
+            shot = make_shot(
+                self._channel.sender,
+                made,
+                how.extra,
+                how.kind,
+                how.choice,
+                now=sockets.now(),
+                timeout=producing.timeout_of(how),
+                mode="sync",
+            )
+            if shot is not None:
+                return send_blocking(sockets, shot)
+        return run_blocking(producing.send(self._channel, made, how))
 
     def send_oneway(
         self,

@@ -20,20 +20,29 @@ from itertools import repeat
 from typing import Final, NamedTuple
 
 from gantrymq.errors import ClusterTooOld, InvalidInput
-from gantrymq.model import Message
+from gantrymq.model import Message, MessageQueue
+from gantrymq.protocol.forms import SendForm
 from gantrymq.protocol.names import AUTO_CREATE_TOPIC, is_retry_topic, light_queue, wrap
 from gantrymq.protocol.sending import SendBatch, SendMessage
-from gantrymq.protocol.validation import MAX_BODY, check_batch, check_message
+from gantrymq.protocol.validation import (
+    MAX_BODY,
+    check_batch,
+    check_message,
+    check_topic_to_send,
+)
 from gantrymq.rules.delay import DELAY_LEVELS
 from gantrymq.wire import batch
 from gantrymq.wire import properties as names
 from gantrymq.wire.batch import BatchMessage
+from gantrymq.wire.command import Buffer
 from gantrymq.wire.compression import DEFAULT_THRESHOLD, compress_large
 from gantrymq.wire.flags import Compression, Transaction
 from gantrymq.wire.message_id import UniqueIds
 from gantrymq.wire.versions import V5_0_0, describe
 
 _NOTHING: Final[Mapping[str, str]] = {}
+_MOST_FORMS: Final = 10_000
+"""Queues whose forms, and topics whose names, are remembered at once."""
 
 
 class MessageKind(Enum):
@@ -98,15 +107,32 @@ class Entry(NamedTuple):
     unique_id: str
 
 
+class Plain(NamedTuple):
+    """What a plain message brings to the form that it is sent in."""
+
+    unique_id: str
+    properties: str
+    made_ms: int
+
+
 class Drafting:
     """Makes the messages of one producer ready."""
 
-    __slots__ = ("_ids", "_now_ms", "rules")
+    __slots__ = ("_forms", "_ids", "_now_ms", "_plain_size", "_sendable", "_wait", "rules")
 
     def __init__(self, rules: DraftRules, ids: UniqueIds, now_ms: Callable[[], int]) -> None:
         self.rules: Final = rules
         self._ids = ids
         self._now_ms = now_ms
+        self._plain_size = min(rules.max_body, rules.compress_over - 1)
+        self._wait = {
+            stored: names.join(
+                {names.WAIT: _truth(stored), names.INSTANCE_ID: rules.namespace or None}
+            )
+            for stored in (True, False)
+        }
+        self._sendable: set[str] = set()
+        self._forms: dict[MessageQueue, SendForm | None] = {}
 
     def one(
         self,
@@ -136,18 +162,8 @@ class Drafting:
         if found.get(names.HALF_MESSAGE) == "true":
             flags |= Transaction.PREPARED
             kind = MessageKind.HALF
-        request = request_type(
-            group=rules.group,
-            topic=self.topic_of(message, kind),
-            default_topic=rules.default_topic,
-            default_topic_queues=rules.default_topic_queues,
-            queue_id=0,
-            flags=flags,
-            born_ms=self._now_ms(),
-            flag=message.flag,
-            unit_mode=rules.unit_mode,
-            body=body,
-        )
+        request = self._request(request_type, self.topic_of(message, kind), body)
+        request.flags, request.flag = flags, message.flag
         if is_retry_topic(request.topic):
             _take_retries(request, found)
         if rules.long_header and request.LONG_CODE is not None:
@@ -156,11 +172,73 @@ class Drafting:
             messages=(message,), request=request, properties=found, ids=(unique_id,), kind=kind
         )
 
+    def plainly(self, message: Message, extra: Mapping[str, str]) -> Plain | None:
+        """The same for a message that `form` has a place for; None if this is none.
+
+        What is wrong with one may be left to `one` to find.
+        """
+        body = message.body
+        if type(body) is not bytes or not 0 < len(body) <= self._plain_size or message.flag:
+            return None
+        unique_id, properties = self._labels(message, extra)
+        return Plain(unique_id, properties, self._now_ms())
+
+    def _labels(self, message: Message, extra: Mapping[str, str]) -> tuple[str, str]:
+        """A message's id and its properties as text; its body, flag and times are in order."""
+        if message.topic not in self._sendable:
+            self._allow(message.topic)
+        bare = not message.properties and message.tag is None and not message.keys
+        special = message.delay_level or message.priority is not None or message.light_queues
+        if extra or not bare or special:
+            check_message(message, max_body=self.rules.max_body)
+            found, unique_id = self._properties(message, extra)
+            return unique_id, names.join(found)
+        unique_id = self._ids.next()
+        rest = self._wait[message.wait_stored]
+        return unique_id, f"{names.UNIQUE_KEY}\x01{unique_id}\x02{rest}"
+
+    def form(self, queue: MessageQueue) -> SendForm | None:
+        """What plain messages for that queue are sent in; None if it takes the long way."""
+        try:
+            return self._forms[queue]
+        except KeyError:
+            return self._make_form(queue)
+
+    def _make_form(self, queue: MessageQueue) -> SendForm | None:
+        if len(self._forms) >= _MOST_FORMS:
+            self._forms.clear()
+        form = None
+        if not is_retry_topic(queue.topic) and not self.rules.long_header:
+            request = self._request(SendMessage, queue.topic, b"")
+            request.queue_id, request.broker = queue.queue_id, queue.broker
+            form = SendForm.of(request)
+        self._forms[queue] = form
+        return form
+
+    def _allow(self, topic: str) -> None:
+        check_topic_to_send(topic)
+        if len(self._sendable) >= _MOST_FORMS:
+            self._sendable.clear()
+        self._sendable.add(topic)
+
     def topic_of(self, message: Message, kind: MessageKind = MessageKind.NORMAL) -> str:
         """The topic as brokers know it; the topics of answers are in no namespace."""
         space = self.rules.namespace
         return (
             wrap(space, message.topic) if space and kind is not MessageKind.REPLY else message.topic
+        )
+
+    def _request(self, kind: type[SendMessage], topic: str, body: Buffer) -> SendMessage:
+        rules = self.rules
+        return kind(
+            group=rules.group,
+            topic=topic,
+            default_topic=rules.default_topic,
+            default_topic_queues=rules.default_topic_queues,
+            queue_id=0,
+            born_ms=self._now_ms(),
+            unit_mode=rules.unit_mode,
+            body=body,
         )
 
     def batches(
@@ -181,7 +259,14 @@ class Drafting:
         return drafts
 
     def entry(self, message: Message, extra: Mapping[str, str] = _NOTHING) -> Entry:
-        """One message of a batch that is still being gathered."""
+        """One message of a batch that is still being gathered; none that is delayed."""
+        body = message.body
+        if type(body) is bytes and 0 < len(body) <= self.rules.max_body and not message.flag:
+            unique_id, properties = self._labels(message, extra)
+            try:
+                return Entry(message, BatchMessage(body, properties.encode()), unique_id)
+            except UnicodeEncodeError:
+                pass  # the other way says what is wrong
         check_batch((message,), max_body=self.rules.max_body)
         return self._entry(message, extra)
 
@@ -192,17 +277,9 @@ class Drafting:
 
     def batch(self, entries: Sequence[Entry]) -> Draft:
         """These messages, of one topic, in one frame."""
-        rules, first = self.rules, entries[0].message
-        request = SendBatch(
-            group=rules.group,
-            topic=self.topic_of(first),
-            default_topic=rules.default_topic,
-            default_topic_queues=rules.default_topic_queues,
-            queue_id=0,
-            born_ms=self._now_ms(),
-            unit_mode=rules.unit_mode,
-            body=batch.encode(entry.content for entry in entries),
-        )
+        first = entries[0].message
+        body = batch.encode(entry.content for entry in entries)
+        request = self._request(SendBatch, self.topic_of(first), body)
         return Draft(
             messages=[entry.message for entry in entries],
             request=request,

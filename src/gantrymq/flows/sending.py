@@ -38,7 +38,7 @@ from gantrymq.flows.drafting import Draft, Drafting
 from gantrymq.flows.send_errors import Trail, before_any, gave_up
 from gantrymq.model import Message, MessageQueue, SendReceipt, SendStatus
 from gantrymq.protocol.names import unwrap
-from gantrymq.protocol.sending import SendReply
+from gantrymq.protocol.sending import SendMessage, SendReply
 from gantrymq.rules.given import Chance
 from gantrymq.rules.queue_choice import QueueChoice, TopicQueues
 from gantrymq.rules.retry import Budget, Mode, SendRetries
@@ -147,6 +147,47 @@ class Choice:
         return select_queue(self.selector, queues.queues, message, self.argument)
 
 
+@dataclass(slots=True)
+class Aim:
+    """Where the first attempt of a send goes, and what it and its followers may take."""
+
+    queues: TopicQueues
+    queue: MessageQueue
+    chosen: bool
+    """Whether that is the sender's own word."""
+    started: float
+    begun: float
+    timeout: float
+    mode: Mode
+    left: float
+    """How long the first attempt may take."""
+
+
+def aim(
+    sender: Sender,
+    message: Message,
+    queues: TopicQueues,
+    choice: Choice | None,
+    *,
+    started: float,
+    begun: float,
+    timeout: float,
+    mode: Mode,
+) -> Aim:
+    """The queue for the first attempt at a message, which is begun now."""
+    chosen = choice is not None
+    queue = (
+        sender.choice.choose(queues)
+        if choice is None
+        else choice.queue_for(queues, sender.drafting.topic_of(message), message)
+    )
+    left = started + timeout - begun
+    longest = sender.retries.longest_attempt
+    if longest is not None and sender.retries.attempts(mode, queue_given=chosen) > 1:
+        left = min(left, longest)
+    return Aim(queues, queue, chosen, started, begun, timeout, mode, max(0.0, left))
+
+
 async def send(
     runtime: Runtime,
     sender: Sender,
@@ -162,26 +203,50 @@ async def send(
     if queues is None:
         queues = await find_queues(runtime, sender, draft.topic, timeout=timeout)
         begun = runtime.now()
-    chosen = None if choice is None else choice.queue_for(queues, draft.topic, draft.messages[0])
-    queue = sender.choice.choose(queues) if chosen is None else chosen
-    left = max(0.0, started + timeout - begun)
-    longest = sender.retries.longest_attempt
-    if longest is not None and sender.retries.attempts(mode, queue_given=chosen is not None) > 1:
-        left = min(left, longest)
+    first = draft.messages[0]
+    target = aim(
+        sender, first, queues, choice, started=started, begun=begun, timeout=timeout, mode=mode
+    )
+    return await fire(runtime, sender, draft, target)
+
+
+async def fire(runtime: Runtime, sender: Sender, draft: Draft, target: Aim) -> SendReceipt:
+    """The first attempt, and whatever has to follow it."""
     receipt: SendReceipt | None = None
     failure: BaseException | None = None
     try:
-        receipt = await attempt(runtime, sender, draft, queue, timeout=left, mode=mode)
+        receipt = await attempt(
+            runtime, sender, draft, target.queue, timeout=target.left, mode=target.mode
+        )
         if receipt.status is SendStatus.OK:
-            if sender.choice.send_latency_fault_enable:
-                sender.choice.report(queue.broker, runtime.now() - begun)
+            went_well(sender, target, runtime.now())
             return receipt
     except BaseException as error:
         failure = error
-    budget = sender.retries.start(started, timeout, mode, queue_given=chosen is not None)
+    return await go_on(runtime, sender, draft, target, receipt, failure)
+
+
+def went_well(sender: Sender, target: Aim, now: float) -> None:
+    """Take note of a first attempt that was all there was to do."""
+    if sender.choice.send_latency_fault_enable:
+        sender.choice.report(target.queue.broker, now - target.begun)
+
+
+async def go_on(
+    runtime: Runtime,
+    sender: Sender,
+    draft: Draft,
+    target: Aim,
+    receipt: SendReceipt | None,
+    failure: BaseException | None,
+) -> SendReceipt:
+    """What becomes of a send whose first attempt did not simply end well."""
+    budget = sender.retries.start(
+        target.started, target.timeout, target.mode, queue_given=target.chosen
+    )
     budget.made = 1
-    course = _Course(runtime, sender, draft, queues, budget, mode)
-    return await course.after(queue, begun, receipt, failure)
+    course = _Course(runtime, sender, draft, target.queues, budget, target.mode)
+    return await course.after(target.queue, target.begun, receipt, failure)
 
 
 class _Course:
@@ -303,22 +368,23 @@ async def attempt(
     mode: Mode = "sync",
 ) -> SendReceipt:
     """Send the draft to `queue`, once."""
-    address = await _address(sender, draft, queue)
+    address = sender.places.address_to_send(queue.broker)
+    if address is None:
+        address = await _address(sender, draft, queue)
+    hooks = sender.hooks
+    if hooks is None:
+        reply = await runtime.call(address, request_for(draft, queue), timeout=timeout)
+        return receipt_of(sender, draft, queue, reply)
     request = draft.request
     request.queue_id = queue.queue_id
     request.broker = queue.broker
-    hooks = sender.hooks
-    if hooks is None:
-        request.properties = names.join(draft.properties)
-        reply = await runtime.call(address, request, timeout=timeout)
-        return _receipt(sender, draft, queue, reply)
     seen = Attempt(draft, queue, address, mode)
     hooks.check(seen)
     hooks.before(seen)
     request.properties = names.join(draft.properties)
     try:
         reply = await runtime.call(address, request, timeout=timeout)
-        seen.receipt = receipt = _receipt(sender, draft, queue, reply)
+        seen.receipt = receipt = receipt_of(sender, draft, queue, reply)
     except BaseException as error:
         seen.error = error
         raise
@@ -436,7 +502,17 @@ async def _address(sender: Sender, draft: Draft, queue: MessageQueue) -> str:
     return address
 
 
-def _receipt(sender: Sender, draft: Draft, queue: MessageQueue, reply: SendReply) -> SendReceipt:
+def request_for(draft: Draft, queue: MessageQueue) -> SendMessage:
+    """The draft's request, ready to go to `queue`."""
+    request = draft.request
+    request.queue_id = queue.queue_id
+    request.broker = queue.broker
+    request.properties = names.join(draft.properties)
+    return request
+
+
+def receipt_of(sender: Sender, draft: Draft, queue: MessageQueue, reply: SendReply) -> SendReceipt:
+    """Where the draft was stored, as `reply` says."""
     topic = queue.topic
     if sender.namespace:
         topic = unwrap(sender.namespace, topic)

@@ -29,6 +29,8 @@ from gantrymq.net.options import PLAIN, PeerOptions
 from gantrymq.net.streams import Stream, open_stream
 from gantrymq.net.tls import ClientTls
 from gantrymq.protocol.base import Reply, Request
+from gantrymq.protocol.forms import FilledForm
+from gantrymq.protocol.sending import SendReply
 from gantrymq.protocol.signing import sign
 from gantrymq.runtime import run_blocking
 from gantrymq.wire.command import ONEWAY, PYTHON, RESPONSE, Buffer, Command
@@ -129,10 +131,26 @@ class BlockingPeer:
         self._replies[number] = None
         return Begun(request, number, started, deadline)
 
+    def post(self, form: FilledForm, body: Buffer, deadline: float) -> SendReply:
+        """The reply to a send that is written already, and not signed."""
+        started = time.monotonic()
+        self._check_open(form, started)
+        self._last = number = (self._last + 1) & NUMBERS
+        self._put(self._connection.frame(form.header(number), body), form, started, deadline)
+        self._replies[number] = None
+        try:
+            reply = self._await(number, form, started, deadline)
+            return SendReply.from_command(reply)
+        except ReplyError as refusal:
+            refusal.peer = self.address
+            raise
+        finally:
+            del self._replies[number]
+
     def finish(self, begun: Begun[R]) -> R:
         """The reply to a call that was begun here."""
         try:
-            reply = self._await(begun)
+            reply = self._await(begun.number, begun.request, begun.started, begun.deadline)
         finally:
             self._replies.pop(begun.number, None)
         try:
@@ -177,7 +195,10 @@ class BlockingPeer:
         if self.options.credentials is not None:
             sign(command, self.options.credentials)
         self._last = command.opaque = number = (self._last + 1) & NUMBERS
-        buffers = self._connection.encode(command)
+        self._put(self._connection.encode(command), what, started, deadline)
+        return number
+
+    def _put(self, buffers: list[Buffer], what: What, started: float, deadline: float) -> None:
         self.last_used = started
         try:
             self._write(buffers, deadline)
@@ -185,7 +206,6 @@ class BlockingPeer:
             self._end(Ending.TIMED_OUT)
             raise timeout_error(self.address, what, deadline - started) from None
         self._check_open(what, started)
-        return number
 
     def _write(self, buffers: list[Buffer], deadline: float) -> None:
         try:
@@ -197,21 +217,21 @@ class BlockingPeer:
 
     # --- reading --------------------------------------------------------------------------------
 
-    def _await(self, begun: Begun[R]) -> Command:
-        replies, number = self._replies, begun.number
+    def _await(self, number: int, what: What, started: float, deadline: float) -> Command:
+        replies = self._replies
         if number not in replies:
-            raise LocalProtocolError(f"{describe(begun.request)} was not begun here, or has ended")
+            raise LocalProtocolError(f"{describe(what)} was not begun here, or has ended")
         try:
             while (reply := replies[number]) is None:
-                self._check_open(begun.request, begun.started)
-                self._read(begun.deadline)
+                self._check_open(what, started)
+                self._read(deadline)
         except TimeoutError:
-            timeout = begun.deadline - begun.started
+            timeout = deadline - started
             if self.options.close_after_timeout:
                 self._end(Ending.TIMED_OUT)
             elif time.monotonic() - self._last_heard >= self.options.silence_timeout:
                 self._end(Ending.UNRESPONSIVE)
-            raise timeout_error(self.address, begun.request, timeout) from None
+            raise timeout_error(self.address, what, timeout) from None
         return reply
 
     def _read(self, deadline: float) -> None:

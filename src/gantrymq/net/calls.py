@@ -15,7 +15,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from math import inf
-from typing import Final, TypeAlias
+from typing import Any, Final, Protocol, TypeAlias
 
 from gantrymq.errors import CallTimeout, ConnectionLost, GantryError
 from gantrymq.wire.codes import RequestCode
@@ -30,8 +30,36 @@ What: TypeAlias = object
 """A typed request, or a command's code: turned into text only if an error needs it."""
 
 
-Waiting: TypeAlias = tuple[asyncio.Future[Command], What, float, float, bool]
-"""One call: its future, what it asks, when it started, when it is overdue, and whether that would
+class Waiter(Protocol):
+    """What is handed a reply, or the error that there will be none: a future, or the like of one.
+
+    It is told in the middle of reading: it neither raises nor takes long.
+    """
+
+    def done(self) -> bool:
+        """Whether nobody waits any more."""
+        ...
+
+    def set_result(self, command: Command, /) -> None:
+        """The reply is here."""
+        ...
+
+    def set_exception(self, error: BaseException, /) -> None:
+        """There will be none."""
+        ...
+
+
+class Reception(Waiter, Protocol):
+    """A waiter that is no future itself, and has one for what it makes of the reply."""
+
+    @property
+    def future(self) -> asyncio.Future[Any]:
+        """Done some time after the waiter was told."""
+        ...
+
+
+Waiting: TypeAlias = tuple[asyncio.Future[Command] | Reception, What, float, float, bool]
+"""One call: its waiter, what it asks, when it started, when it is overdue, and whether that would
 be the connection's fault. Built for each call, so it is a bare tuple: a named one takes five times
 as long."""
 
@@ -88,9 +116,9 @@ class Calls:
         if now < self.due:
             return []
         overdue = {number: call for number, call in self.waiting.items() if call[3] <= now}
-        for number, (future, what, started, deadline, _) in overdue.items():
+        for number, (waiter, what, started, deadline, _) in overdue.items():
             del self.waiting[number]
-            _fail(future, timeout_error(remote, what, deadline - started))
+            _fail(waiter, timeout_error(remote, what, deadline - started))
         self.due = min((call[3] for call in self.waiting.values()), default=inf)
         return list(overdue.values())
 
@@ -99,10 +127,10 @@ class Calls:
         calls = list(self.waiting.values())
         self.waiting.clear()
         self.due = inf
-        for future, what, started, *_ in calls:
-            _fail(future, error(what, started))
+        for waiter, what, started, *_ in calls:
+            _fail(waiter, error(what, started))
 
 
-def _fail(future: asyncio.Future[Command], error: GantryError) -> None:
-    if not future.done():
-        future.set_exception(error)
+def _fail(waiter: Waiter, error: GantryError) -> None:
+    if not waiter.done():
+        waiter.set_exception(error)

@@ -26,6 +26,9 @@ from gantrymq.net.blocking import CONNECT_TIMEOUT, Begun, BlockingPeer
 from gantrymq.net.options import PLAIN, PeerOptions
 from gantrymq.net.tls import ClientTls
 from gantrymq.protocol.base import Reply, Request
+from gantrymq.protocol.forms import FilledForm
+from gantrymq.protocol.sending import SendReply
+from gantrymq.wire.command import Buffer
 
 R = TypeVar("R", bound=Reply)
 
@@ -64,17 +67,18 @@ class BlockingPool:
         self._connections = connections
         self._back_off = back_off
         self._shelves: dict[str, _Shelf] = {}
-        self._changed = threading.Condition()
+        self._changed = threading.Condition(threading.Lock())
+        self._waiting = 0
         self._closed = False
 
     @contextmanager
     def lend(self, address: str, *, timeout: float) -> Iterator[BlockingPeer]:
         """A connection to `address`, for this thread alone until the block ends."""
-        peer = self._borrow(address, timeout)
+        peer = self.borrow(address, timeout)
         try:
             yield peer
         finally:
-            self._give_back(address, peer)
+            self.give_back(address, peer)
 
     def drop(self, address: str) -> None:
         """Close the free connections to `address`."""
@@ -97,7 +101,8 @@ class BlockingPool:
         for peer in free:
             peer.close()
 
-    def _borrow(self, address: str, timeout: float) -> BlockingPeer:
+    def borrow(self, address: str, timeout: float) -> BlockingPeer:
+        """A connection to `address`, for this thread alone until it gives it back."""
         deadline = time.monotonic() + timeout
         while True:
             peer = self._take_or_reserve(address, timeout, deadline)
@@ -105,7 +110,7 @@ class BlockingPool:
                 return self._open(address, deadline)
             if self._usable(peer):
                 return peer
-            self._give_back(address, peer)
+            self.give_back(address, peer)
 
     def _take_or_reserve(
         self, address: str, timeout: float, deadline: float
@@ -126,14 +131,18 @@ class BlockingPool:
                     raise NotSentInTime(
                         f"all {shelf.lent} connections to {address} were busy for {timeout:.1f}s"
                     )
-                self._changed.wait(left)
+                self._waiting += 1
+                try:
+                    self._changed.wait(left)
+                finally:
+                    self._waiting -= 1
 
     def _open(self, address: str, deadline: float) -> BlockingPeer:
         attempts = self._shelves[address].attempts
         try:
             attempts.check(address, time.monotonic())
         except BaseException:
-            self._give_back(address, None)
+            self.give_back(address, None)
             raise
         try:
             left = max(0.001, deadline - time.monotonic())
@@ -146,7 +155,7 @@ class BlockingPool:
                 timeout=min(self._connect_timeout, left),
             )
         except BaseException as error:
-            self._give_back(address, None)
+            self.give_back(address, None)
             if isinstance(error, ConnectFailed):
                 attempts.failed(error, time.monotonic())
             raise
@@ -159,7 +168,8 @@ class BlockingPool:
             peer.close()
         return peer.is_open and (rested < _RESTED or peer.catch_up())
 
-    def _give_back(self, address: str, peer: BlockingPeer | None) -> None:
+    def give_back(self, address: str, peer: BlockingPeer | None) -> None:
+        """Somebody else may have it; without one, the place of one that could not be made."""
         keep = peer is not None and peer.is_open and not peer.calls
         with self._changed:
             shelf = self._shelves[address]
@@ -167,7 +177,8 @@ class BlockingPool:
             if peer is not None and keep and not self._closed:
                 shelf.free.append(peer)
                 peer = None
-            self._changed.notify()
+            if self._waiting:
+                self._changed.notify()
         if peer is not None:
             peer.close()
 
@@ -186,6 +197,19 @@ class BlockingRuntime:
         except GoingAway:
             self.pool.drop(address)
             return self._call(address, request, deadline - time.monotonic())
+
+    def post(self, address: str, form: FilledForm, body: Buffer, timeout: float) -> SendReply:
+        """The reply to a send that is written already, and not signed."""
+        deadline = time.monotonic() + timeout
+        pool = self.pool
+        peer = pool.borrow(address, timeout)
+        try:
+            return peer.post(form, body, deadline)
+        except GoingAway:
+            peer.close()
+            raise
+        finally:
+            pool.give_back(address, peer)
 
     async def tell(self, address: str, request: Request[Any]) -> None:
         """Send `request` one-way."""

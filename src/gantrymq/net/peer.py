@@ -10,12 +10,13 @@ import asyncio
 from typing import Any, TypeVar
 
 from gantrymq.errors import ClosedError, NotSentInTime, ReplyError
-from gantrymq.net.calls import What, blames_connection, describe
+from gantrymq.net.calls import Reception, What, blames_connection, describe
 from gantrymq.net.endings import Ending
 from gantrymq.net.link import Link
 from gantrymq.protocol.base import Reply, Request
+from gantrymq.protocol.forms import FilledForm
 from gantrymq.protocol.signing import sign
-from gantrymq.wire.command import ONEWAY, Command
+from gantrymq.wire.command import ONEWAY, Buffer, Command
 
 R = TypeVar("R", bound=Reply)
 
@@ -63,6 +64,33 @@ class Peer(Link):
             self._forget(command, future)
             raise
 
+    def begin(
+        self,
+        form: FilledForm,
+        body: Buffer,
+        waiter: asyncio.Future[Command] | Reception,
+        started: float,
+        deadline: float,
+    ) -> int | None:
+        """Send a request that is written already, and have `waiter` told of the reply.
+
+        The number of the call, or None if there is no room for it now. Requests are not signed.
+        """
+        outbox = self.outbox
+        if outbox.full and self.ending is None:
+            outbox.flush()
+        if outbox.full or self._room.full or self._room.waiting or self.ending is not None:
+            return None
+        number = self._calls.next_number()
+        outbox.put(self._connection.frame(form.header(number), body))
+        self._expect(number, form, waiter, started, deadline)
+        return number
+
+    def forget(self, number: int) -> None:
+        """Nobody waits for that call any more: its place is free."""
+        if self._calls.waiting.pop(number, None) is not None:
+            self._room.admit()
+
     async def tell(self, request: Request[Any]) -> None:
         """Send `request` one-way: nothing comes back, and it may be lost."""
         self._check_open(request)
@@ -82,25 +110,38 @@ class Peer(Link):
 
     async def idle(self) -> None:
         """Return when no call waits for its reply."""
-        while waiting := [call[0] for call in self._calls.waiting.values()]:
-            await asyncio.wait(waiting)
+        while waiters := [call[0] for call in self._calls.waiting.values()]:
+            await asyncio.wait([w if isinstance(w, asyncio.Future) else w.future for w in waiters])
 
     def _begin(
         self, command: Command, what: What, started: float, deadline: float, *, blame: bool = True
     ) -> asyncio.Future[Command]:
         if self.ending is not None:
             self._check_open(what)
+        future = self._loop.create_future()
         if self.options.credentials is not None:
             sign(command, self.options.credentials)
-        calls = self._calls
-        command.opaque = number = calls.next_number()
+        command.opaque = number = self._calls.next_number()
         self.outbox.put(self._connection.encode(command))
-        future = self._loop.create_future()
-        calls.waiting[number] = (future, what, started, deadline, blame)
+        self._expect(number, what, future, started, deadline, blame=blame)
+        return future
+
+    def _expect(
+        self,
+        number: int,
+        what: What,
+        waiter: asyncio.Future[Command] | Reception,
+        started: float,
+        deadline: float,
+        *,
+        blame: bool = True,
+    ) -> None:
+        """Wait for the reply to a request that has just been sent."""
+        calls = self._calls
+        calls.waiting[number] = (waiter, what, started, deadline, blame)
         if deadline < calls.due:
             calls.due = deadline
             self._alarm.by(deadline)
-        return future
 
     async def _begin_later(
         self, command: Command, what: What, timeout: float

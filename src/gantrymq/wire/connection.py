@@ -146,6 +146,17 @@ class Connection:
             return [head, body, *more] if len(body) else [head, *more]
         return [head, body] if len(body) else [head]
 
+    def frame(self, header: bytes, body: Buffer) -> list[Buffer]:
+        """The same for a JSON header that is written already."""
+        size = len(header)
+        total = 4 + size + len(body)
+        if total > self._most or size > MAX_HEADER:
+            raise LocalProtocolError(
+                f"{header!r:.200} makes a frame of {total + 4} bytes (header {size}); "
+                f"the limit is {self.limit}"
+            )
+        return [_pack_prefix(total, size) + header, body]
+
     def _refuse(self, total: int, mark: int) -> NoReturn:
         header_size = mark & MAX_HEADER
         if not 4 <= total <= self._most:
