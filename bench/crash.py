@@ -9,10 +9,11 @@ had is compared with what the broker has: its log, read by a reader of our own, 
                   have no gaps, consumers get the same
     transactions  each decision that was answered lasts and counts once; what is open is asked about
     timers        each timed message comes, once, not before its time, unless it was taken back
+    levels        the same for messages that wait for a delay level
 
-    ./dev bench crash [messages|transactions|timers …] [--kills N] [--power N] [--seed N]
+    ./dev bench crash [messages|transactions|timers|levels …] [--kills N] [--power N] [--seed N]
 
-By default 200 kills of messages and 100 of each other, and as many power cuts.
+By default 200 kills of messages, 100 of transactions and timers, 50 of levels; as many power cuts.
 """
 
 from __future__ import annotations
@@ -29,12 +30,13 @@ from tests.crashes.decided import Decided
 from tests.crashes.load import Load
 from tests.crashes.plain import Plain
 from tests.crashes.rounds import kill_rounds, power_rounds
-from tests.crashes.timed import Timed
+from tests.crashes.timed import Delayed, Timed
 
 LOADS: dict[str, tuple[Callable[[Random], Load], int]] = {
     "messages": (Plain, 200),
     "transactions": (Decided, 100),
     "timers": (Timed, 100),
+    "levels": (Delayed, 50),
 }
 
 

@@ -33,31 +33,31 @@ class Timed(Load):
         self._tried: set[int] = set()
         """What somebody tried to take back."""
         self._delivered: dict[int, int] = {}
-        self._latest = 0
 
     async def one(self, peer: Peer) -> None:
         """A message, and sometimes the wish to have it back."""
         number = self.number()
         seconds = self.random.choice((0.1, 1.0, self._longest)) * self.random.random()
         due_ms = _now_ms() + int(seconds * 1000)
-        self._due[number] = due_ms
-        found = {"UNIQ_KEY": f"U{number:028d}", "TIMER_DELIVER_MS": str(due_ms)}
-        reply = await self.ask(
-            peer,
-            SendMessage(
-                group="timers", topic=TOPIC, queue_id=number % 2, born_ms=_now_ms(),
-                properties=properties.join(found),
-                body=b"%d:" % number + b"x" * self.random.randrange(500),
-            ),
-        )  # fmt: skip
-        self.note("stored", number)
-        self._latest = max(self._latest, due_ms)
+        reply = await self._send(peer, number, due_ms, TIMER_DELIVER_MS=str(due_ms))
         if self.random.random() < 0.1 and _now_ms() < due_ms - _SPARE * 1000:
             self._tried.add(number)
             request = RecallMessage(topic=TOPIC, handle=reply.recall_handle, group="timers")
             await self.ask(peer, request)
             if _now_ms() < due_ms:
                 self.note("taken back", number)
+
+    async def _send(self, peer: Peer, number: int, due_ms: int, **found: str) -> Any:
+        self._due[number] = due_ms
+        found["UNIQ_KEY"] = f"U{number:028d}"
+        request = SendMessage(
+            group="timers", topic=TOPIC, queue_id=number % 2, born_ms=_now_ms(),
+            properties=properties.join(found),
+            body=b"%d:" % number + b"x" * self.random.randrange(500),
+        )  # fmt: skip
+        reply = await self.ask(peer, request)
+        self.note("stored", number)
+        return reply
 
     def refused(self, refused: ReplyError) -> None:
         """A message cannot be taken back any more when it is due."""
@@ -95,6 +95,17 @@ class Timed(Load):
             "taken back": sum(event.what == "taken back" for event in self.journal),
             "delivered": len(self._delivered),
         }
+
+
+class Delayed(Timed):
+    """The same for messages that wait for a delay level."""
+
+    name = "delay levels"
+
+    async def one(self, peer: Peer) -> None:
+        """A message of one of the first two levels."""
+        number, level = self.number(), self.random.choice((1, 1, 2))
+        await self._send(peer, number, _now_ms() + (1000, 5000)[level - 1], DELAY=str(level))
 
 
 def _now_ms() -> int:
