@@ -10,7 +10,7 @@ from a moment on. Then `gantry up` runs on it. Its log says when each was delive
     ./dev bench timers [--pending N] [--rate N] [--seconds N] [--sending N] [--directory DIR]
 
 `--sending` messages a second come in meanwhile, timed as well. For memory alone:
-`./dev bench timers --pending 10000000 --seconds 10`.
+`./dev bench timers --pending 10000000 --seconds 10 --body 20 --no-index`.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from gantrymq.net import aio
 from gantrymq.protocol.names import TIMER_TOPIC
 from gantrymq.protocol.sending import SendMessage
 from gantrymq.rules.timing import out_time
-from gantrymq.store.config import LogConfig, StoreConfig
+from gantrymq.store.config import IndexConfig, LogConfig, StoreConfig
 from gantrymq.store.store import Store
 from gantrymq.store.timer_log import PLAIN
 from gantrymq.store.timers import Entry, TimerCheck
@@ -52,8 +52,11 @@ _HOUR: Final = 3_600_000
 class Filler:
     """Writes what a broker would have written, without one."""
 
-    def __init__(self, directory: Path, body: int, seed: int) -> None:
-        self._store = Store.open(directory, StoreConfig(log=LogConfig(segment_size=SEGMENT)))
+    def __init__(self, directory: Path, body: int, seed: int, *, index: bool) -> None:
+        config = StoreConfig(
+            log=LogConfig(segment_size=SEGMENT), index=IndexConfig(enabled=index)
+        )  # fmt: skip
+        self._store = Store.open(directory, config)
         files = self._store.timers(FILE_SIZE, make=True)
         assert files is not None
         self._files = files
@@ -154,7 +157,10 @@ def lateness(server: Process, start: int, end: int) -> list[int]:
 
 
 async def run(given: argparse.Namespace) -> None:
-    server = Process({"store.log.segment_size": SEGMENT}, directory=given.directory)
+    server = Process(
+        {"store.log.segment_size": SEGMENT, "store.index.enabled": given.index},
+        directory=given.directory,
+    )
     await server.begin()
     await server.ready()
     await asyncio.sleep(1)
@@ -162,7 +168,7 @@ async def run(given: argparse.Namespace) -> None:
     await server.stop()
     due_count = given.rate * given.seconds
     began = time.monotonic()
-    filler = Filler(server.store, given.body, 1)
+    filler = Filler(server.store, given.body, 1, index=given.index)
     filler.far(given.pending)
     start = filler.near(due_count, given.rate)
     filler.close()
@@ -226,6 +232,9 @@ def main() -> None:
     parser.add_argument("--seconds", type=int, default=30)
     parser.add_argument("--sending", type=int, default=0, help="messages that come each second")
     parser.add_argument("--body", type=int, default=100, help="bytes")
+    parser.add_argument(
+        "--index", action=argparse.BooleanOptionalAction, default=True, help="whether keys are kept"
+    )
     parser.add_argument("--directory", type=Path, help="where the store is made")
     given = parser.parse_args()
     logging.disable(logging.ERROR)
