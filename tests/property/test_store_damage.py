@@ -169,3 +169,27 @@ def test_older_damage_anywhere_lets_the_store_open_and_readers_read(
     bench.store.append(message("T", 0, b"after"))
     bench.reopen()
     assert served(bench)[-1].body == b"after"
+
+
+@settings(max_examples=100)
+@given(SIZES, PLACES, st.booleans())
+def test_a_newest_file_that_was_cut_off_costs_what_was_cut_off(
+    sizes: list[int], place: float, clean: bool
+) -> None:
+    bench, made = filled(sizes)
+    base = (bench.store.log_end - 1) // SEGMENT * SEGMENT
+    cut = base + 1 + int((bench.store.log_end - base - 1) * place)
+    if clean:
+        bench.store.close()
+    disk = bench.disk.after_kill()
+    disk.shorten(ROOT / "commitlog" / f"{base:020d}", cut - base)
+    bench.reopen(disk)
+    left = made[: hit(made, cut)]
+    found = served(bench)
+    assert found == left
+    if clean and len(left) < len(made):  # nobody looks before they are read
+        assert any("are lost" in line for line in bench.said)
+    again = message("T", 0, b"after")
+    bench.store.append(again)
+    bench.reopen()
+    assert served(bench) == [*left, again]
