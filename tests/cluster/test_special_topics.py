@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
@@ -136,3 +137,39 @@ def test_who_waits_for_too_long_is_told_before_anything_is_sent(tmp_path: Path) 
             with pytest.raises(InvalidInput, match=r"due within 2 days, 0:00:00, as its brokers"):
                 producer.send("orders", b"x", **how)  # type: ignore[arg-type]
         assert list(reader.messages("orders")) == []
+
+
+def test_urgent_messages_overtake_those_that_wait(here: Platform) -> None:
+    got: list[bytes] = []
+    begun, go_on = threading.Event(), threading.Event()
+
+    def handle(message: ReceivedMessage) -> None:
+        begun.set()
+        assert go_on.wait(20)
+        got.append(message.body)
+
+    with (
+        gantry.Admin(here.url) as admin,
+        gantry.Producer(here.url) as producer,
+    ):
+        admin.create_topic("urgent", queues=4, message_type="PRIORITY")
+        with gantry.Consumer(
+            here.url, group="nurses", topics="urgent", start="earliest", handler=handle,
+            concurrency=1,
+        ) as consumer:  # fmt: skip
+            producer.send("urgent", b"first", priority=0)
+            assert begun.wait(20)
+            for n in range(20):
+                producer.send("urgent", b"low %d" % n, priority=0)
+            for n in range(3):
+                producer.send("urgent", b"high %d" % n, priority=3)
+
+            def held() -> int:
+                info = admin.running_info("nurses", consumer.client_id)
+                return sum(queue.cached for queue in info.queues.values())
+
+            until(lambda: held() == 24)
+            go_on.set()
+            until(lambda: len(got) == 24)
+    assert got[1:4] == [b"high 0", b"high 1", b"high 2"]
+    assert got[4:] == [b"low %d" % n for n in range(20)]

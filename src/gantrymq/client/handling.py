@@ -24,7 +24,7 @@ import asyncio
 import inspect
 import time
 from collections import deque
-from collections.abc import Awaitable, Callable, Coroutine, Generator, Iterable
+from collections.abc import Awaitable, Callable, Coroutine, Generator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
@@ -33,6 +33,7 @@ from types import coroutine
 from typing import Any, Final, Protocol, TypeAlias
 
 from gantrymq.client.hooks import ConsumeHooks, Handling
+from gantrymq.client.lining_up import line_up
 from gantrymq.errors import GantryError, StateError
 from gantrymq.model import ReceivedMessage
 from gantrymq.net.alarms import clock_of
@@ -165,8 +166,8 @@ class Listener(Protocol):
 class Hands(Protocol):
     """Whatever handles messages."""
 
-    def give(self, work: Iterable[Work]) -> None:
-        """Put `work` at the end of the row."""
+    def give(self, work: Sequence[Work]) -> None:
+        """Put `work` into the row."""
         ...
 
     @property
@@ -221,10 +222,10 @@ class AsyncHands:
         """How many pieces of work nobody has begun."""
         return len(self._row)
 
-    def give(self, work: Iterable[Work]) -> None:
-        """Put `work` at the end of the row."""
+    def give(self, work: Sequence[Work]) -> None:
+        """Put `work` into the row."""
         if not self._closed:
-            self._row.extend(work)
+            line_up(self._row, work)
             self._call_a_hand()
 
     def busy(self) -> list[tuple[Row, Batch, float]]:
@@ -416,11 +417,11 @@ class ThreadHands:
         """How many pieces of work nobody has begun."""
         return len(self._row)
 
-    def give(self, work: Iterable[Work]) -> None:
-        """Put `work` at the end of the row."""
+    def give(self, work: Sequence[Work]) -> None:
+        """Put `work` into the row."""
         if self._closed:
             return
-        self._row.extend(work)
+        line_up(self._row, work)
         if self._active == 0:
             self._send_threads(1)
         elif self._ramp is None and self._active < self._most:
@@ -564,9 +565,9 @@ class Handed:
         """How many pieces of work nobody has begun."""
         return len(self._row)
 
-    def give(self, work: Iterable[Work]) -> None:
-        """Put `work` at the end of the row."""
-        self._row.extend(work)
+    def give(self, work: Sequence[Work]) -> None:
+        """Put `work` into the row."""
+        line_up(self._row, work)
         for _ in range(len(self._row)):
             if not self._wake_one():
                 return
