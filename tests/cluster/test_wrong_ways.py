@@ -485,7 +485,7 @@ async def _(scene: Scene) -> str:
             return await said(producer.send("orders", b"x", deliver_at=naive))
 
 
-@way(21, "a delay that is too long", "bigger than the max delay", "timerMaxDelaySec")
+@way(21, "a delay that is too long", "due within 40 days", "timerMaxDelaySec")
 async def _(scene: Scene) -> str:
     async with scene.site() as site:
         await site.topic()
