@@ -364,6 +364,7 @@ class Producing(Member):
         self, request: CheckTransactionState, message: ReceivedMessage, address: str
     ) -> None:
         """A broker asks what became of a transaction."""
+        message.topic = unwrap(self.client.namespace or "", message.topic)
         self.engine.spawn(self._answer_check(request, message, address), "transaction check")
 
     async def _answer_check(

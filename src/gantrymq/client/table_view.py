@@ -50,7 +50,9 @@ class _Values(Mapping[str, bytes]):
 
     def __init__(self) -> None:
         self.messages: dict[str, ReceivedMessage] = {}
-        self.places: dict[MessageQueue, int] = {}
+        self.places: dict[tuple[str, int], int] = {}
+        """How far each queue was taken in, by broker and number: topics have two names where there
+        is a namespace."""
 
     def __getitem__(self, key: str) -> bytes:
         return self.messages[key].body
@@ -66,7 +68,7 @@ class _Values(Mapping[str, bytes]):
 
     def take(self, message: ReceivedMessage) -> None:
         """Take in the next message of a queue."""
-        self.places[message.queue] = message.offset + 1
+        self.places[message.queue[1:]] = message.offset + 1
         key = " ".join(message.keys)
         if not message.body or message.find(TOMBSTONE) is not None:
             self.messages.pop(key, None)
@@ -75,7 +77,7 @@ class _Values(Mapping[str, bytes]):
 
     def has_seen(self, receipt: SendReceipt) -> bool:
         """Whether that message, or one after it in its queue, was taken in."""
-        return self.places.get(receipt.queue, 0) > receipt.offset
+        return self.places.get(receipt.queue[1:], 0) > receipt.offset
 
 
 class AsyncTableView(_Values):

@@ -57,7 +57,10 @@ async def open_transactions(
     brokers: Collection[str] | None = None,
     most: int = MOST,
 ) -> list[OpenTransaction]:
-    """Those of all producer groups, or of one; the oldest first."""
+    """Those of all producer groups, or of one; the oldest first.
+
+    Where there is a namespace, those of others are not shown.
+    """
     at = await clusters.masters(reach, cluster=cluster, brokers=brokers)
 
     async def one(name: str) -> list[OpenTransaction]:
@@ -65,7 +68,8 @@ async def open_transactions(
 
     answers = (await gather(at, one)).whole("look for open transactions")
     found = [each for answer in answers.values() for each in answer]
-    wanted = [each for each in found if group is None or each.group == group]
+    own = group if group is None else names.unwrap(reach.namespace, group)
+    wanted = [each for each in found if own is None or each.group == own]
     return sorted(wanted, key=lambda each: -each.age)[:most]
 
 
@@ -80,7 +84,9 @@ async def _of_broker(reach: Reach, name: str, address: str) -> AsyncIterator[Ope
     }
     newest = {half.message_id: half for half in halves if half.queue_offset not in ended}
     for half in newest.values():
-        yield _described(reach, name, half)
+        space = names.namespace_of(half.find(properties.REAL_TOPIC) or "")
+        if not reach.namespace or space == reach.namespace:
+            yield _described(reach, name, half)
 
 
 def _described(reach: Reach, broker: str, half: StoredMessage) -> OpenTransaction:
