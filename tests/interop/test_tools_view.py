@@ -35,8 +35,7 @@ LEFT_OUT: Final = {
     "putMessageDistributeTime": "not measured",
     "putMessageEntireTimeMax": "not measured",
 }
-"""Rows of RocketMQ's runtime table that ours lacks. Neither commands nor the dashboard look at any of
-them by name: they are shown as they come."""
+"""Rows of RocketMQ's runtime table that ours lacks; nobody looks at them by name, they are shown."""
 
 READ_BY_TOOLS: Final = frozenset(
     {

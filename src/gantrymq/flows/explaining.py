@@ -13,7 +13,13 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from gantrymq.errors import ConfigError, GantryError, NotFound, TopicNotFound
+from gantrymq.errors import (
+    ConfigError,
+    GantryError,
+    InvalidInput,
+    NotFound,
+    TopicNotFound,
+)
 from gantrymq.flows import clusters, half_messages, lookup, topics, traces
 from gantrymq.flows.evidence import GroupEvidence, copies_of, number
 from gantrymq.flows.explanations import Explanation
@@ -72,7 +78,7 @@ async def _find(reach: Reach, message_id: str, topic: str | None) -> ReceivedMes
     """The message, or a copy of it that waits somewhere."""
     try:
         return await lookup.find_message(reach, message_id, topic=topic)
-    except (NotFound, TopicNotFound):
+    except (NotFound, TopicNotFound, InvalidInput):
         at = await clusters.every_master(reach)
         for hidden in _HIDDEN:
             for copy in await copies_of(reach, at, hidden, message_id):

@@ -50,11 +50,14 @@ async def find_message(
 ) -> ReceivedMessage:
     """The message with this id, of either kind.
 
-    A unique id is indexed by topic: without one, all topics are looked through.
+    A unique id is indexed by topic: without one, all topics are looked through. Some clients, those
+    of the gRPC protocol for one, make unique ids of a form of their own.
     """
-    place = parse_offset_id(message_id)
+    unlike: InvalidInput | None = None
     try:
         return await message_by_offset_id(reach, message_id, topic=topic)
+    except InvalidInput as error:
+        unlike = error
     except (BrokerFailure, NotFound, TransportError, RemoteProtocolError):
         pass  # then it is a unique id, or the message is gone: the index will tell
     topics = [topic] if topic is not None else await list_topics(reach)
@@ -63,6 +66,9 @@ async def find_message(
         found = await messages_by_unique_id(reach, whole, message_id)
         if found:
             return found[0]
+    if unlike is not None:
+        raise unlike
+    place = parse_offset_id(message_id)
     where = f"topic {topic}" if topic else f"{len(topics)} topics"
     raise NotFound.because(
         f"no message has the id {message_id} in {where}. As an offset id it means {place.host}:"

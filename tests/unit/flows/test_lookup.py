@@ -102,6 +102,9 @@ def test_any_other_id_is_looked_up_in_the_index_of_each_topic() -> None:
         run_blocking(lookup.find_message(reach, UNIQUE, topic="orders"))
     with pytest.raises(InvalidInput, match="32"):
         run_blocking(lookup.find_message(reach, "short"))
+    longer = "01" + "5" * 32  # as clients of the gRPC protocol make them
+    runtime.answer(A, QueryMessages, found(message(6, unique=longer)))
+    assert run_blocking(lookup.find_message(reach, longer)).offset == 6
 
 
 def pulls(stored: list[StoredMessage], low: int, high: int) -> Callable[[PullMessage], PullReply]:
