@@ -35,7 +35,7 @@ LEFT_OUT: Final = {
     "putMessageDistributeTime": "not measured",
     "putMessageEntireTimeMax": "not measured",
 }
-"""Rows of RocketMQ's runtime table that ours lacks; nobody looks at them by name, they are shown."""
+"""Rows of RocketMQ's runtime table that ours lacks; nobody looks at them by name."""
 
 READ_BY_TOOLS: Final = frozenset(
     {
