@@ -62,7 +62,11 @@ class Platform:
             )
             self.name_server = names.address
             for number in range(self._count):
-                settings = {"registering__name_servers": names.address, **self._settings}
+                settings = {
+                    "registering__name_servers": names.address,
+                    "flow__enabled": False,  # the machine may be busy with other tests
+                    **self._settings,
+                }
                 settings["identity__name"] = f"broker-{chr(97 + number)}"
                 self.brokers.append(
                     await stack.enter_async_context(

@@ -128,14 +128,16 @@ class Cluster:
         name_server: str | None = None,
         of_names: Mapping[str, object] | None = None,
         jvm: tuple[str, ...] = (*BROKER_HEAP, *QUICK),
+        files: Mapping[str, str] | None = None,
     ) -> None:
         """`store`, where the broker's store is or is to be, stays when all is over.
 
         With `name_server`, which has to run, the broker registers there and none is started.
         `settings` are the broker's, `of_names` the name server's; `jvm` are the options of the
-        broker's JVM.
+        broker's JVM, `files` what else has to be in its directory `conf`.
         """
         self.version = version
+        self._files = dict(files or {})
         self._store = store
         self._given = name_server
         self._of_names = dict(of_names or {})
@@ -160,6 +162,8 @@ class Cluster:
         (self.home / "tmp").mkdir()
         for name in ("logback_broker.xml", "logback_namesrv.xml"):
             (conf / name).write_text(_LOGGING)
+        for name, text in self._files.items():
+            (conf / name).write_text(text)
         self.name_server = self._given or f"{HOST}:{free_port()}"
         self.broker_port = free_port(around=(-2, 0, 1))  # its fast port, itself, replication
         self.broker = f"{HOST}:{self.broker_port}"

@@ -269,7 +269,8 @@ def _with_ports(hosts: str) -> str:
 
 
 def _with_port(host: str) -> str:
-    host = host or "localhost"
+    if not host or host.startswith(":"):
+        host = f"localhost{host}"
     if host.startswith("[") and host.endswith("]"):
         return f"{host}:{DEFAULT_PORT}"
     return host if ":" in host else f"{host}:{DEFAULT_PORT}"

@@ -15,6 +15,7 @@ import logging
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
+from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Final, Literal, Self, TypeAlias, Unpack
 
@@ -154,6 +155,7 @@ class _Core:
         self._terms = terms
         self._tags = parse_tags(terms.expression if terms.expression_type == TAG else EVERYTHING)
         self._losses = Losses(on_loss)
+        self._as_users_say = partial(names.unwrap, config.namespace or "")
         self._timeout = config.call_timeout
 
     async def bounds(self, queue: MessageQueue) -> Bounds:
@@ -219,7 +221,9 @@ class _Core:
                     self._missing(piece, at, message.queue_offset, stretches)
                 at = message.queue_offset + 1
                 if not wanted or message.find(TAGS) in wanted:
-                    yield ReceivedMessage(message, queue.broker)
+                    yield ReceivedMessage(
+                        message, queue.broker, topic=self._as_users_say(message.topic)
+                    )
             if at < piece.end:
                 self._missing(piece, at, piece.end, stretches)
 
@@ -238,7 +242,7 @@ class _Core:
         async for pieces, stretches in together(self.pieces(what, start, end)):
             rows = rows_of(pieces, [stretch.queue for stretch in stretches])
             self._note_holes(rows, stretches)
-            batch = rows.batch(wanted, tags=self._tags)
+            batch = rows.batch(wanted, tags=self._tags, topics=self._as_users_say)
             if len(batch):
                 yield batch
 

@@ -188,7 +188,7 @@ def open_stream(address: str, tls: ClientTls | None, timeout: float) -> Stream:
 def _failed(doing: str, address: str, timeout: float, error: OSError) -> ConnectFailed:
     if isinstance(error, TimeoutError):
         return ConnectFailed(f"no connection to {address} in {timeout:.1f}s")
-    return ConnectFailed(f"{doing} {address} failed: {error}")
+    return ConnectFailed(f"{doing} {address} failed: {str(error) or type(error).__name__}")
 
 
 def _drop(buffers: list[Buffer], sent: int) -> None:
