@@ -23,7 +23,8 @@ import pytest
 from gantrymq.client.admin import AsyncAdmin
 from gantrymq.client.producer import AsyncProducer
 from gantrymq.errors import BufferFull, GantryError, SendFailed
-from gantrymq.model import ReceivedMessage
+from gantrymq.model import ReceivedMessage, Subscription
+from gantrymq.protocol.topics import PutTopic
 from tests.cluster.consumers import Seen, Site, soon
 from tests.support import World, world
 
@@ -504,6 +505,37 @@ async def _(scene: Scene) -> str:
 
 
 # --- 23: what is off ------------------------------------------------------------------------------
+
+
+@way(21, "a message that was not delayed is taken back", "cannot be taken back: it was not delayed")
+async def _(scene: Scene) -> str:
+    async with scene.site() as site:
+        await site.topic()
+        async with scene.producer(site) as producer:
+            return await said(producer.recall(await producer.send("orders", b"x")))
+
+
+# --- 22, 23: types, and what is switched off ------------------------------------------------------
+
+
+@way(22, "a message of another type than its topic's", "DELAY", "FIFO")
+async def _(scene: Scene) -> str:
+    async with scene.site() as site:
+        typed = PutTopic(
+            topic="steps", read_queues=4, write_queues=4, perm=6,
+            attributes={"+message.type": "FIFO"},
+        )  # fmt: skip
+        await site.ask(typed)
+        async with scene.producer(site) as producer:
+            return await said(producer.send("steps", b"x", delay=timedelta(minutes=1)))
+
+
+@way(23, "filters by SQL are off", "does not support", "enablePropertyFilter")
+async def _(scene: Scene) -> str:
+    async with scene.site(pulls__sql=False) as site:
+        await site.topic()
+        wants = Subscription("orders", "amount > 3", "sql")
+        return await said(started(site.consumer(Seen(), topics=wants)))
 
 
 @way(23, "timers are off", "timerWheelEnable")

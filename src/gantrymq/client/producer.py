@@ -212,10 +212,10 @@ class AsyncProducer:
         failures, self._failures = self._failures, []
         return failures
 
-    async def recall(self, handle: str, /, *, timeout: float | None = None) -> str:
-        """Take a delayed message back by its receipt's `recall_handle`; its unique id."""
+    async def recall(self, which: SendReceipt | str, /, *, timeout: float | None = None) -> str:
+        """Take a delayed message back, by its receipt or that one's `recall_handle`; its id."""
         self._life.check()
-        return await self.producing.recall(self._channel, handle, timeout)
+        return await self.producing.recall(self._channel, which, timeout)
 
     # --- conversations --------------------------------------------------------------------------
 

@@ -28,7 +28,7 @@ from gantrymq.client.producer_config import DEFAULT_GROUP, ProducerConfig
 from gantrymq.client.states import Life
 from gantrymq.client.telemetry import send_spans
 from gantrymq.client.tracing import SendTraces, Traces
-from gantrymq.errors import ConfigError, GantryError, SendFailed
+from gantrymq.errors import ConfigError, GantryError, InvalidInput, SendFailed
 from gantrymq.flows import recalling, sending, transactions
 from gantrymq.flows.drafting import Draft, Drafting, MessageKind
 from gantrymq.flows.probing import probe_round
@@ -274,9 +274,17 @@ class Producing(Member):
             receipts += split_receipt(receipt, draft)
         return receipts
 
-    async def recall(self, channel: Channel, handle: str, timeout: float | None) -> str:
+    async def recall(
+        self, channel: Channel, which: SendReceipt | str, timeout: float | None
+    ) -> str:
         """Take a delayed message back."""
         self.life.check()
+        handle = which if isinstance(which, str) else which.recall_handle
+        if handle is None:
+            raise InvalidInput(
+                "the message of this receipt cannot be taken back: it was not delayed by a time, or"
+                " its broker is older than 5.0 and gives no handle for it"
+            )
         limit = self.config.send_timeout if timeout is None else timeout
         what = recalling.parse_handle(handle)
         done = False

@@ -230,10 +230,10 @@ class Producer:
         self._life.check()
         return self._thread.call(self._inner.flush(timeout))
 
-    def recall(self, handle: str, /, *, timeout: float | None = None) -> str:
-        """Take a delayed message back by its receipt's `recall_handle`; its unique id."""
+    def recall(self, which: SendReceipt | str, /, *, timeout: float | None = None) -> str:
+        """Take a delayed message back, by its receipt or that one's `recall_handle`; its id."""
         self._life.check()
-        return run_blocking(self._producing.recall(self._channel, handle, timeout))
+        return run_blocking(self._producing.recall(self._channel, which, timeout))
 
     # --- conversations --------------------------------------------------------------------------
 

@@ -35,6 +35,17 @@ def test_both_faces_have_the_same_members(plain: type, awaited: type) -> None:
         assert not inspect.iscoroutinefunction(found), name
 
 
+@pytest.mark.parametrize("name", ["Producer", "Reader", "Admin"])
+def test_other_pairs_have_the_same_members_and_arguments(name: str) -> None:
+    plain, awaited = getattr(gantry, name), getattr(gantry, f"Async{name}")
+    assert {*public(plain)} == {*public(awaited)} - {"open"}  # which the plain one does by itself
+    for method, found in public(plain).items():
+        assert inspect.getdoc(found), method
+        if callable(found):
+            twin = getattr(awaited, method)
+            assert [*inspect.signature(found).parameters] == [*inspect.signature(twin).parameters]
+
+
 @pytest.mark.parametrize(("plain", "awaited"), PAIRS)
 def test_both_faces_have_the_same_signatures(plain: type, awaited: type) -> None:
     for name, found in {**public(plain), "__init__": plain.__init__}.items():  # type: ignore[misc]
