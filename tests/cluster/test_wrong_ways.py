@@ -504,10 +504,12 @@ async def _(scene: Scene) -> str:
             return await said(producer.send("orders", b"x", delay=later, deliver_at=at))
 
 
-# --- 23: what is off ------------------------------------------------------------------------------
-
-
-@way(21, "a message that was not delayed is taken back", "cannot be taken back: it was not delayed")
+@way(
+    21,
+    "a message that was not delayed is taken back",
+    "cannot be taken back: it was not delayed",
+    "gives no handle",
+)
 async def _(scene: Scene) -> str:
     async with scene.site() as site:
         await site.topic()
@@ -518,7 +520,7 @@ async def _(scene: Scene) -> str:
 # --- 22, 23: types, and what is switched off ------------------------------------------------------
 
 
-@way(22, "a message of another type than its topic's", "DELAY", "FIFO")
+@way(22, "a message of another type than its topic's", "is for messages of type FIFO", "DELAY")
 async def _(scene: Scene) -> str:
     async with scene.site() as site:
         typed = PutTopic(
@@ -530,7 +532,7 @@ async def _(scene: Scene) -> str:
             return await said(producer.send("steps", b"x", delay=timedelta(minutes=1)))
 
 
-@way(23, "filters by SQL are off", "does not support", "enablePropertyFilter")
+@way(23, "filters by SQL are off", "cannot be filtered by SQL92", "enablePropertyFilter")
 async def _(scene: Scene) -> str:
     async with scene.site(pulls__sql=False) as site:
         await site.topic()

@@ -1,4 +1,4 @@
-"""Our clients at RocketMQ's brokers that ask who sends: the access list of 4.x, the users of 5.x."""
+"""Our clients at RocketMQ's brokers that ask who sends: access lists of 4.x, users of 5.x."""
 
 from __future__ import annotations
 
@@ -27,9 +27,7 @@ _USERS: Final = {
     "authenticationProvider": f"{_AUTH}.DefaultAuthenticationProvider",
     "authenticationMetadataProvider": f"{_AUTH}.LocalAuthenticationMetadataProvider",
     "initAuthenticationUser": f'{{"username":"{WHO}","password":"{SECRET}"}}',
-    "innerClientAuthenticationCredentials": (
-        f'{{"accessKey":"{WHO}","secretKey":"{SECRET}"}}'
-    ),
+    "innerClientAuthenticationCredentials": (f'{{"accessKey":"{WHO}","secretKey":"{SECRET}"}}'),
 }
 
 
@@ -75,5 +73,9 @@ def test_a_url_with_a_secret_opens_what_is_closed_to_others(closed_shop: Cluster
     assert sorted(taken) == [b"1", b"2", b"it is me", b"once more"]
     with gantry.Admin(url, timeout=20) as admin:
         admin.create_topic("guarded-too", queues=2)
-    for stranger in (f"rmq://{at}", f"rmq://{WHO}:wrong-secret@{at}", f"rmq://nobody:{SECRET}@{at}"):
+    for stranger in (
+        f"rmq://{at}",
+        f"rmq://{WHO}:wrong-secret@{at}",
+        f"rmq://nobody:{SECRET}@{at}",
+    ):
         assert "guarded" in refused(stranger)

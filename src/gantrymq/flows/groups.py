@@ -16,7 +16,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from gantrymq.errors import BrokerFailure, GantryError, InvalidInput
+from gantrymq.errors import BrokerFailure, GantryError, InvalidInput, ReplyError
 from gantrymq.model import MessageQueue
 from gantrymq.protocol.groups import (
     CheckClientConfig,
@@ -65,6 +65,10 @@ async def members(
     return None
 
 
+_NO_FILTERS: Final = "does not support consumer to filter"
+"""What brokers say whose filters are off."""
+
+
 async def check_filter(
     runtime: Runtime,
     address: str,
@@ -76,7 +80,16 @@ async def check_filter(
 ) -> None:
     """Have a broker say whether it can filter by that expression; its refusal is raised."""
     check = CheckClientConfig(client_id=client_id, group=group, subscription=subscription)
-    await runtime.call(address, check, timeout=timeout)
+    try:
+        await runtime.call(address, check, timeout=timeout)
+    except ReplyError as refused:
+        if _NO_FILTERS not in (refused.remark or ""):
+            raise
+        raise InvalidInput(
+            f"topic {subscription.topic} cannot be filtered by"
+            f" {subscription.expression_type} at {address}: {refused.remark}; brokers do it with"
+            f" enablePropertyFilter=true, or choose by tags"
+        ) from refused
 
 
 async def lock(

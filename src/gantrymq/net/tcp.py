@@ -53,7 +53,9 @@ class Tcp:
             if limit.expired():
                 raise ConnectFailed(f"no connection to {address} in {timeout:.1f}s") from error
             kind = "TLS with" if isinstance(error, ssl.SSLError) else "connecting to"
-            raise ConnectFailed(f"{kind} {address} failed: {str(error) or type(error).__name__}") from error
+            raise ConnectFailed(
+                f"{kind} {address} failed: {str(error) or type(error).__name__}"
+            ) from error
 
         limit_silence(transport.get_extra_info("socket"), self.unacknowledged_timeout)
 
