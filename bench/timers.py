@@ -22,6 +22,7 @@ import os
 import sys
 import time
 from collections.abc import Iterator
+from itertools import islice
 from pathlib import Path
 from random import Random
 from typing import Final
@@ -47,6 +48,13 @@ AHEAD: Final = 12.0
 """Seconds until the first one is due, beside those that filling takes: the server starts."""
 _AT_ONCE: Final = 1000
 _HOUR: Final = 3_600_000
+_PROPERTIES: Final = properties.encode(
+    {
+        "UNIQ_KEY": "%032X", "TIMER_DELIVER_MS": "%d", "WAIT": "true", "TIMER_OUT_MS": "%d",
+        "REAL_TOPIC": TOPIC, "REAL_QID": "0",
+    }
+)  # fmt: skip
+"""Of a message of that number that is due then."""
 
 
 class Filler:
@@ -75,7 +83,8 @@ class Filler:
         self._fill(start + number * 1000 // rate for number in range(count))
         return start
 
-    def close(self) -> None:
+    def close(self) -> int:
+        """Where the log ends."""
         self._store.flush()
         queue = self._store.queue(TIMER_TOPIC, 0)
         assert queue is not None
@@ -86,26 +95,28 @@ class Filler:
             )
         )  # fmt: skip
         self._files.close()
-        self._store.close()
+        return self._store.close().log_end
 
     def _fill(self, dues: Iterator[int]) -> None:
-        entries, now = [], now_ms()
-        for due_ms in dues:
-            self._count += 1
-            found = {
-                "UNIQ_KEY": f"{self._count:032X}", "TIMER_DELIVER_MS": str(due_ms), "WAIT": "true",
-                "TIMER_OUT_MS": str(out_time(due_ms)), "REAL_TOPIC": TOPIC, "REAL_QID": "0",
-            }  # fmt: skip
-            message = StoredMessage(TIMER_TOPIC, self._body, properties.encode(found), born_ms=now)
-            at = self._store.append(message)
-            entries.append(Entry(due_ms - 1, PLAIN, due_ms, at.log_offset, at.size, 0))
-            if len(entries) == _AT_ONCE:
-                self._files.add(entries, now)
-                entries = []
-                if self._count % 1_000_000 == 0:
-                    self._store.flush()
-                    say(f"{self._count:,} filled")
-        self._files.add(entries, now)
+        now = now_ms()
+        while some := list(islice(dues, _AT_ONCE)):
+            made = [self._message(due_ms, now) for due_ms in some]
+            self._store.append_batch(made)
+            self._files.add(
+                [
+                    Entry(due_ms - 1, PLAIN, due_ms, one.log_offset, one.size, 0)
+                    for due_ms, one in zip(some, made, strict=True)
+                ],
+                now,
+            )
+            if self._count % 1_000_000 == 0:
+                self._store.flush()
+                say(f"{self._count:,} filled")
+
+    def _message(self, due_ms: int, now: int) -> StoredMessage:
+        self._count += 1
+        found = _PROPERTIES % (self._count, due_ms, out_time(due_ms))
+        return StoredMessage(TIMER_TOPIC, self._body, found, born_ms=now)
 
 
 async def keep_sending(server: Process, rate: int, seconds: float) -> int:
@@ -144,10 +155,13 @@ def processor(pid: int) -> float:
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
-def lateness(server: Process, start: int, end: int) -> list[int]:
-    """Ms, of all that were due then, in order; the others in the log are passed by."""
+def lateness(server: Process, log_offset: int, start: int, end: int) -> list[int]:
+    """Ms, of all that were due then, in order, from that place of the log on."""
     found, reader = [], LogReader()
+    reader.at = log_offset
     for path in sorted((server.store / "commitlog").glob("0*")):
+        if int(path.name) + SEGMENT <= log_offset:
+            continue
         for message in reader.news({int(path.name): path.read_bytes()}):
             if message.topic == TOPIC:
                 due = int(message.find("TIMER_DELIVER_MS") or 0)
@@ -171,7 +185,7 @@ async def run(given: argparse.Namespace) -> None:
     filler = Filler(server.store, given.body, 1, index=given.index)
     filler.far(given.pending)
     start = filler.near(due_count, given.rate)
-    filler.close()
+    filled_to = filler.close()
     line("filled", given.pending + due_count, "messages")
     line("  each", (time.monotonic() - began) / (given.pending + due_count) * 1e6, "µs")
     await server.begin()
@@ -191,7 +205,7 @@ async def run(given: argparse.Namespace) -> None:
     await asyncio.sleep(2)
     after = memory(server.pid)
     await server.stop()
-    late = lateness(server, start, start + given.seconds * 1000)
+    late = lateness(server, filled_to, start, start + given.seconds * 1000)
     line("delivered of those that fell due", len(late), f"of {due_count:,}, and {sent:,} sent")
     if late:
         line("  earliest", late[0], "ms late")
