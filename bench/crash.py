@@ -16,6 +16,8 @@ had is compared with what the broker has: its log, read by a reader of our own, 
 By default 200 kills of messages, 100 of transactions and timers, 50 of levels; as many power cuts.
 """
 
+# needs: server
+
 from __future__ import annotations
 
 import argparse

@@ -13,6 +13,8 @@ from a moment on. Then `gantry up` runs on it. Its log says when each was delive
 `./dev bench timers --pending 10000000 --seconds 10 --body 20 --no-index`.
 """
 
+# needs: server
+
 from __future__ import annotations
 
 import argparse

@@ -7,6 +7,8 @@ is read: it ends at the last whole record before the damage, or says what it lea
     ./dev bench torn [--cases N] [--seed N] [--directory DIR]
 """
 
+# needs: server
+
 from __future__ import annotations
 
 import argparse
