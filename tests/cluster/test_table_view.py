@@ -116,3 +116,9 @@ def test_consumers_and_readers_pass_over_what_is_gone(here: Platform) -> None:
     ):  # fmt: skip
         until(lambda: len(got) == 3)
     assert sorted(got) == [b"27", b"28", b"29"]
+    with gantry.Reader(here.url) as reader:
+        found = sorted(message.body for message in reader.messages("profiles", start=0))
+        assert found == [b"27", b"28", b"29"]
+        rows = [row for batch in reader.batches("profiles") for row in batch.to_pylist()]
+        assert sorted(row["body"] for row in rows) == found
+        assert len(b"".join(reader.chunks("profiles"))) > 0

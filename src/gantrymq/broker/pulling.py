@@ -36,6 +36,7 @@ from gantrymq.errors import (
 from gantrymq.protocol.enums import MessageModel
 from gantrymq.protocol.group_settings import GroupSettings
 from gantrymq.protocol.pulling import (
+    COMPACTED,
     LitePullMessage,
     PullFlag,
     PullMessage,
@@ -161,7 +162,7 @@ def _reply(
         next_offset=found.next_offset,
         min_offset=found.min_offset,
         max_offset=found.max_offset,
-        topic_flags=terms.topic.flags,
+        topic_flags=terms.topic.flags | (COMPACTED if found.compacted else 0),
         group_flags=terms.group.flags,
         more=found.pieces,
     )

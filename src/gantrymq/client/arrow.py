@@ -117,7 +117,8 @@ class Rows:
         holes: list[Hole] = []
         at = 0
         for piece, count in zip(pieces, self.counts.tolist(), strict=True):
-            holes += _holes(piece, found[at : at + count])
+            if not piece.sparse:
+                holes += _holes(piece, found[at : at + count])
             at += count
         return holes
 

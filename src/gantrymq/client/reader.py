@@ -252,7 +252,7 @@ class _Core:
             self._losses.note([(stretches[n].queue, a, b, _GONE) for n, a, b in holes])
 
     def _missing(self, piece: Piece, start: int, end: int, stretches: Sequence[Stretch]) -> None:
-        if not self._terms.filtered:
+        if not self._terms.filtered and not piece.sparse:
             self._losses.note([(stretches[piece.number].queue, start, end, _GONE)])
 
     def _lose(self, gap: Gap, stretches: Sequence[Stretch]) -> None:

@@ -49,7 +49,7 @@ from gantrymq.errors import (
 from gantrymq.flows.pulling import placed
 from gantrymq.model import MessageQueue
 from gantrymq.protocol.names import TOOLS_GROUP
-from gantrymq.protocol.pulling import PullFlag, PullMessage, PullReply, PullStatus
+from gantrymq.protocol.pulling import COMPACTED, PullFlag, PullMessage, PullReply, PullStatus
 from gantrymq.runtime import Pending, Pipe, PipingRuntime
 from gantrymq.wire.command import Buffer
 from gantrymq.wire.flags import WRAPPED_BITS
@@ -95,6 +95,8 @@ class Piece(NamedTuple):
     start: int
     end: int
     body: Buffer
+    sparse: bool = False
+    """Whether the topic is a compacted one, in which offsets are missing without anything lost."""
 
 
 class Gap(NamedTuple):
@@ -309,12 +311,14 @@ class _Plan:
                 raise RemoteProtocolError(
                     f"{self._named(pull)}: the broker says to go on at {to:,}, not after {start:,}"
                 )
-            if status is PullStatus.NOTHING_MATCHED and not self._terms.filtered:
+            sparse = bool((reply.topic_flags or 0) & COMPACTED)
+            filtered = self._terms.filtered or sparse
+            if status is PullStatus.NOTHING_MATCHED and not filtered:
                 return Gap(pull.number, start, end, f"not readable at the broker: {reply.remark}")
             body = placed(reply.body, self._stretches[pull.number].queue.topic)
             if to > pull.end:
                 body = before(body, pull.end)
-            return Piece(pull.number, start, end, body)
+            return Piece(pull.number, start, end, body, sparse)
         if start < reply.min_offset:
             end = min(reply.min_offset, pull.end)
             why = f"removed at the broker, where the queue begins at {reply.min_offset:,}"
@@ -423,6 +427,8 @@ def before(body: Buffer, end: int) -> Buffer:
 def holes(piece: Piece) -> Iterator[tuple[int, int]]:
     """The offsets that a piece should have and has not, from one up to another."""
     at: int | None = piece.start
+    if piece.sparse:
+        return
     for _, offset, flags in _offsets(piece.body):
         if at is not None and offset > at:
             yield at, offset

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from enum import IntEnum, IntFlag
+from typing import Final
 
 from gantrymq.protocol.base import (
     Buffer,
@@ -37,6 +38,12 @@ class PullStatus(IntEnum):
     NOTHING_NEW = 19
     NOTHING_MATCHED = 20
     OFFSET_MOVED = 21
+
+
+COMPACTED: Final = 1 << 16
+"""A flag of topics in answers to pulls: what is read there keeps one message of each key, so
+offsets that are missing are no loss. RocketMQ has no such flag; its clients look for others alone.
+"""
 
 
 @declared

@@ -247,6 +247,7 @@ class Compaction:
             Status.NO_MATCHED_MESSAGE, max(0, offset), min(one.first, one.end),
             slot.queue.max_offset,
         )  # fmt: skip
+        found.compacted = True
         one.read(found, max(1, most), room, matches, accepts)
         found.cold = any(
             not segment.file.resident(start, end) for segment, start, end in found.runs

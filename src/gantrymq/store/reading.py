@@ -86,6 +86,8 @@ class Found:
     """Whether the read has to be done once more after that: so far nothing was looked at."""
     far_behind: bool = False
     """Whether the messages are older than what is taken to be in memory."""
+    compacted: bool = False
+    """Whether it is of the part of a queue in which only the newest message of each key is left."""
     runs: list[Run] = field(default_factory=list)
     """Where the records are: those that lie side by side are one run."""
     unchecked: list[tuple[Segment, int, int]] = field(default_factory=list)
