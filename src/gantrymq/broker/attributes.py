@@ -1,5 +1,8 @@
 """The attributes of a topic: which there are, what they may be, and what a change may do.
 
+`queue.type` of BatchCQ is taken, and kept for tools and for RocketMQ; here the messages of a batch
+are stored one by one in such a topic as in any other, which consumers cannot tell from it.
+
 A change comes as `{"+key": "value", "-key": ""}`. It is taken as a whole or refused as a whole.
 
 RocketMQ: TopicAttributes, AttributeUtil.

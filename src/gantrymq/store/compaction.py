@@ -39,7 +39,7 @@ from typing import Final, NamedTuple
 
 from gantrymq.errors import RemoteProtocolError
 from gantrymq.store.commit_log import CommitLog
-from gantrymq.store.disk import Disk
+from gantrymq.store.disk import Disk, Entry
 from gantrymq.store.dispatch import Dispatcher
 from gantrymq.store.queue_table import QueueTable, Slot
 from gantrymq.store.reading import Accepts, Found, Matches, Run, Status
@@ -200,22 +200,28 @@ class Compaction:
             self._disk.remove_tree(self._directory / topic)
 
     def _load(self, topic: str, queue_id: int, where: Path) -> None:
-        found = sorted(entry for entry in self._disk.entries(where) if not entry.is_directory)
-        whole = [entry for entry in found if not entry.name.endswith(_FRESH) and entry.size]
-        for entry in found:
-            if not whole or entry.name != whole[-1].name:
-                self._disk.remove(where / entry.name)
+        """Open the newest file of a queue that is about messages which there are.
+
+        One that is about later ones stays, unused: the queue was lost, and it may be all that is
+        left of it.
+        """
         slot = self._table.slots.get((topic, queue_id))
-        if not whole:
-            return
-        end = int(whole[-1].name)
-        if slot is None or end > slot.queue.max_offset:
-            self._report(f"{where / whole[-1].name} is about messages that are not there any more")
-            self._disk.remove(where / whole[-1].name)
-            return
-        file = self._disk.open(where / whole[-1].name, whole[-1].size)
-        segment = Segment(where / whole[-1].name, file, 0, whole[-1].size)
-        self.queues[topic, queue_id] = self._indexed(Compacted(segment, end))
+        most = -1 if slot is None else slot.queue.max_offset
+        usable: list[Entry] = []
+        for entry in sorted(self._disk.entries(where)):
+            if entry.is_directory or not entry.name.isdecimal() or not entry.size:
+                if entry.name.endswith(_FRESH):
+                    self._disk.remove(where / entry.name)
+            elif int(entry.name) <= most:
+                usable.append(entry)
+            else:
+                self._report(f"{where / entry.name} is about messages of a queue that is gone")
+        for entry in usable[:-1]:
+            self._disk.remove(where / entry.name)
+        for entry in usable[-1:]:
+            file = self._disk.open(where / entry.name, entry.size)
+            segment = Segment(where / entry.name, file, 0, entry.size)
+            self.queues[topic, queue_id] = self._indexed(Compacted(segment, int(entry.name)))
 
     def _indexed(self, one: Compacted) -> Compacted:
         view, at = one.segment.view, 0

@@ -221,3 +221,21 @@ async def test_a_power_cut_while_a_file_is_made_leaves_the_old_or_the_new(rig, s
     newest = {int(body) % 4: int(body) for _, body in found}
     assert newest == {0: 56, 1: 57, 2: 58, 3: 59}
     await again.broker.close()
+
+
+@on_loop
+async def test_a_file_about_messages_that_are_gone_is_left_alone(rig):
+    make(rig)
+    for n in range(10):
+        put(rig, f"k{n % 2}", b"%d" % n)
+    await compact(rig)
+    (path,) = (one.segment.path for one in rig.store.compaction.queues.values())
+    rig.store.close()
+    later = path.with_name(f"{50:020}")
+    rig.disk.write(later, rig.disk.read(path))
+    rig.disk.write(path.with_name(path.name + ".tmp"), b"half written")
+    again = Rig(disk=rig.disk, files=rig.files).load()
+    assert pulled(again) == ([(8, b"8"), (9, b"9")], 10)
+    assert rig.disk.exists(later)
+    assert not rig.disk.exists(path.with_name(path.name + ".tmp"))
+    await again.broker.close()

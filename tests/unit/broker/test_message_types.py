@@ -114,3 +114,16 @@ def test_a_priority_is_a_queue_and_means_nothing_elsewhere(rig):
     (stored,) = rig.stored("mixed")
     assert stored.find(properties.PRIORITY) is None
     assert stored.find("a") == "b"
+
+
+@on_loop
+def test_a_topic_for_batches_has_their_messages_one_by_one(rig):
+    """RocketMQ's producers give such a batch an id of its own, and may be told none."""
+    attributes = {"+queue.type": "BatchCQ"}
+    rig.broker.topics.put([TopicSettings(topic="orders", attributes=attributes)])
+    body = batch.encode([BatchMessage(b"%d" % n, b"KEYS\x01k\x02", 0) for n in range(3)])
+    reply = rig.send(body=body, batch=True, properties="UNIQ_KEY\x01B\x02")
+    assert (reply.offset, reply.batch_id) == (0, None)
+    assert [(one.queue_offset, one.body) for one in rig.stored()] == [
+        (0, b"0"), (1, b"1"), (2, b"2"),
+    ]  # fmt: skip
