@@ -72,6 +72,7 @@ class Side(Protocol):
     pids: list[int]
 
     def make(self, topic: str) -> None: ...
+    def ready(self) -> None: ...
     def write(self, frame: DataFrame, topic: str) -> None: ...
     def reader(self, kind: Any, topic: str, limit: int | None, *, every: bool) -> Any: ...
     def trickle(self, topic: str, stop: threading.Event) -> None: ...
@@ -90,6 +91,15 @@ class RocketMQ:
     def make(self, topic: str) -> None:
         with gantry.Admin(name_servers=self._server.name_server, timeout=20) as admin:
             admin.create_topic(topic, queues=PARTITIONS)
+
+    def ready(self) -> None:
+        """Wait until brokers are registered: a name server that was stopped takes them for dead."""
+        deadline = time.monotonic() + 60
+        with gantry.Admin(name_servers=self._server.name_server, timeout=20) as admin:
+            while not admin.list_brokers():
+                if time.monotonic() > deadline:
+                    raise SystemExit(f"no broker of {self.name} registers")
+                time.sleep(0.2)
 
     def write(self, frame: DataFrame, topic: str) -> None:
         writer = frame.write.format("rocketmq").mode("append")
@@ -124,6 +134,9 @@ class KafkasOwn:
 
     def make(self, topic: str) -> None:
         self._kafka.make(topic, PARTITIONS)
+
+    def ready(self) -> None:
+        """It always is."""
 
     def write(self, frame: DataFrame, topic: str) -> None:
         rows = frame.selectExpr("keys AS key", "body AS value")
@@ -204,6 +217,7 @@ class Bench:
         for pid in others:
             os.kill(pid, signal.SIGSTOP)
         time.sleep(_SETTLE)
+        side.ready()
         try:
             yield
         finally:
@@ -220,11 +234,11 @@ class Bench:
 
     def _fill(self, size: int) -> None:
         """Write the messages, and the first time a few to warm up."""
+        topic = f"bench-{size}"
         for side in self.sides:
-            topic = f"bench-{size}"
-            side.make(topic)
-            side.make(f"warm-{size}")
             with self._alone(side):
+                side.make(topic)
+                side.make(f"warm-{size}")
                 side.write(self._frame(size, 5_000), f"warm-{size}")
                 begun = time.perf_counter()
                 side.write(self._frame(size, self.plan.messages), topic)
@@ -348,7 +362,11 @@ def sides_of(names: list[str], spark: SparkSession) -> Iterator[list[Side]]:
         yield found
 
 
-FILES: Final = {"mappedFileSizeCommitLog": 1 << 30, "mappedFileSizeConsumeQueue": 6_000_000}
+FILES: Final = {
+    "mappedFileSizeCommitLog": 1 << 30,
+    "mappedFileSizeConsumeQueue": 6_000_000,
+    "registerNameServerPeriod": 10_000,
+}
 
 
 def planned() -> Plan:

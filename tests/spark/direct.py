@@ -7,6 +7,9 @@ from __future__ import annotations
 
 import json
 import pickle
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import pyarrow as pa
@@ -101,3 +104,18 @@ def write(rows: pa.Table, run: str = "query:0", partition: int = 0, **options: A
 def bodies(rows: pa.Table) -> list[bytes]:
     """The bodies, sorted."""
     return sorted(rows["body"].to_pylist()) if rows.num_columns else []
+
+
+@contextmanager
+def away(server) -> Iterator[None]:
+    """The server dies, and comes back a moment later while somebody waits for it."""
+    crash, restart = (
+        (server.kill, server.start) if hasattr(server, "kill") else (server.crash, server.restart)
+    )
+    crash()
+    back = threading.Timer(1.0, restart)
+    back.start()
+    try:
+        yield
+    finally:
+        back.join()

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import time
 from datetime import UTC, datetime
 
+import pyarrow as pa
 import pytest
 from pyspark.sql import functions as f
+from pyspark.sql.types import IntegerType, StringType, StructField, StructType
 
 import gantrymq as gantry
 from gantrymq.client.arrow import TYPES
+from gantrymq.errors import ConfigError, GantryError, SendFailed
+from tests.spark import direct
 
 N = 3_000
 
@@ -111,35 +116,105 @@ def test_bodies_of_every_size(ours):
 )
 def test_an_option_that_is_wrong_is_named(ours, options, complaint):
     ours.make(queues=1)
-    told = {"topic": ours.topic, "nameServer": ours.name_server} | options
-    with pytest.raises(Exception, match=complaint):
-        ours.spark.read.format("rocketmq").options(**told).load().count()
+    with pytest.raises(GantryError, match=complaint):
+        direct.read(**ours.options | options)
 
 
-def test_a_name_server_that_is_none(ours, free_port):
+def test_an_error_reaches_the_user_of_spark(ours, free_port):
+    with pytest.raises(Exception, match=r"no option 'topik'; did you mean topic\?"):
+        ours.read(topik="x")
     wrong = f"127.0.0.1:{free_port}"
     with pytest.raises(Exception, match=f"no name server answered.*{wrong}"):
         ours.spark.read.format("rocketmq").options(nameServer=wrong, topic="x").load().count()
-    with pytest.raises(Exception, match="set the option nameServer"):
-        ours.spark.read.format("rocketmq").options(topic="x").load().count()
+
+
+def test_without_a_name_server_it_is_said_where_to_name_one():
+    with pytest.raises(ConfigError, match="set the option nameServer"):
+        direct.read(topic="x")
 
 
 @pytest.mark.parametrize(
     ("columns", "complaint"),
     [
-        (["'x' AS value"], "the sink rocketmq has no column 'value'"),
-        (["1 AS body"], "column body is int; it has to be binary or string"),
-        (["'x' AS keys"], "needs a column body"),
-        (["cast(null AS binary) AS body"], "row 0: its body is null"),
-        (["'x' AS body", "'no topic!' AS topic"], "row 0: .*contains illegal characters"),
+        ("value string", "the sink rocketmq has no column 'value'"),
+        ("body int", "column body is int; it has to be binary or string"),
+        ("keys string", "needs a column body"),
     ],
 )
-def test_rows_that_cannot_be_written_are_named(ours, columns, complaint):
+def test_columns_that_cannot_be_written_are_named(ours, columns, complaint):
+    name, kind = columns.split()
+    schema = StructType([StructField(name, {"string": StringType(), "int": IntegerType()}[kind])])
+    with pytest.raises(ConfigError, match=complaint):
+        direct.source(ours.options).writer(schema, overwrite=False)
+
+
+@pytest.mark.parametrize(
+    ("row", "complaint"),
+    [
+        ({"body": pa.array([None], pa.binary())}, "partition 0 of .*: row 0: its body is null"),
+        ({"body": [b"x"], "topic": ["no topic!"]}, "row 0: .*contains illegal characters"),
+        ({"body": [b"x"], "keys": ["a\x01b"]}, r"row 0: the value of property 'KEYS' holds"),
+        ({"body": [b"x"], "tags": ["t" * 40_000]}, "row 0: it has 40,0.* bytes of properties"),
+    ],
+)
+def test_rows_that_cannot_be_written_are_named(ours, row, complaint):
     ours.make(queues=1)
-    frame = ours.spark.range(1).selectExpr(*columns)
-    writer = frame.write.format("rocketmq").mode("append")
-    with pytest.raises(Exception, match=complaint):
-        writer.options(nameServer=ours.name_server, topic=ours.topic).save()
+    with pytest.raises(SendFailed, match=complaint):
+        direct.write(pa.table(row), **ours.options)
+
+
+def test_a_bad_row_fails_the_job_and_says_which(ours):
+    ours.make(queues=1)
+    frame = ours.spark.range(1).selectExpr("cast(null AS binary) AS body")
+    with pytest.raises(Exception, match="row 0: its body is null"):
+        frame.write.format("rocketmq").mode("append").options(**ours.options).save()
+
+
+def test_rows_of_every_kind(place):
+    """Many topics, keys that keep an order, and deliveries that come later."""
+    one, two = place.make(queues=4), place.make(f"{place.topic}-two", queues=4)
+    numbers = range(300)
+    rows = pa.table(
+        {
+            "topic": [one if number % 2 else two for number in numbers],
+            "body": [b"%03d" % number for number in numbers],
+            "keys": [["a", f"k{number}"] for number in numbers],
+            "sharding_key": [f"s{number % 5}" if number % 3 else None for number in numbers],
+            "properties": pa.array(
+                [[("mine", str(number)), ("UNIQ_KEY", "not mine")] for number in numbers],
+                pa.map_(pa.string(), pa.string()),
+            ),
+            "delay_level": pa.array([1 if number == 7 else None for number in numbers], pa.int32()),
+        }
+    )
+    direct.write(rows, nameServer=place.name_server, batchBytes="1k")
+
+    def found():
+        return direct.read(nameServer=place.name_server, topics=f"{one},{two}")
+
+    until(lambda: found().num_rows == 300)  # one of them a second later
+    messages = found().to_pylist()
+    assert sorted(m["body"] for m in messages) == rows["body"].to_pylist()
+    by_key: dict[str, list[bytes]] = {}
+    queues: dict[tuple[str, str], set[int]] = {}
+    for message in messages:
+        properties = dict(message["properties"])
+        assert properties["mine"] == str(int(message["body"]))
+        assert message["keys"] == f"a k{int(message['body'])}"
+        assert message["topic"] == (one if int(message["body"]) % 2 else two)
+        if key := properties.get("__SHARDINGKEY"):
+            if message["body"] != b"007":
+                by_key.setdefault((message["topic"], key), []).append(message["body"])
+            queues.setdefault((message["topic"], key), set()).add(message["queue_id"])
+    assert all(len(found) == 1 for found in queues.values())
+    assert all(bodies == sorted(bodies) for bodies in by_key.values())
+
+
+def until(condition):
+    deadline = time.monotonic() + 60
+    while not condition():
+        assert time.monotonic() < deadline, "it never happened"
+        time.sleep(0.1)
 
 
 def test_topics_cannot_be_overwritten(ours):

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import logging
-import threading
 import time
-from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing
 
 import pyarrow as pa
 import pytest
@@ -22,6 +20,7 @@ from gantrymq.protocol.sending import SendMessage
 from gantrymq.wire.flags import COMPRESSED
 from tests.rows.platforms import NORTH, SOUTH, Ours
 from tests.spark import direct
+from tests.spark.direct import away
 
 PATIENCE = 60.0
 
@@ -113,21 +112,6 @@ def test_queues_that_were_removed(ours, caplog):
 
 
 # --- brokers that die -----------------------------------------------------------------------------
-
-
-@contextmanager
-def away(server) -> Iterator[None]:
-    """The server dies, and comes back a moment later while somebody waits for it."""
-    crash, restart = (
-        (server.kill, server.start) if hasattr(server, "kill") else (server.crash, server.restart)
-    )
-    crash()
-    back = threading.Timer(1.0, restart)
-    back.start()
-    try:
-        yield
-    finally:
-        back.join()
 
 
 def test_a_task_waits_for_a_broker_that_dies_and_comes_back(place):

@@ -6,6 +6,8 @@ import time
 
 import pytest
 
+from tests.spark.direct import away
+
 
 def bodies_in(place, where):
     rows = place.spark.read.parquet(str(where)).select("body").collect()
@@ -109,3 +111,27 @@ def test_a_topic_that_was_removed_is_a_loss(ours):
     with pytest.raises(Exception, match=r"7 messages of .* are lost, offsets 3 to 9"):
         run_to_the_end(ours)
     assert run_to_the_end(ours, failOnDataLoss=False) == []
+
+
+def test_a_query_lives_through_the_death_and_return_of_its_broker(place):
+    place.make(queues=2)
+    place.send(numbers(0, 20_000))
+    out = place.tmp_path / "out"
+    query = (
+        place.stream(startingOffsets="earliest", columns="body", maxOffsetsPerTrigger=4_000)
+        .load()
+        .writeStream.format("parquet")
+        .option("checkpointLocation", str(place.tmp_path / "check"))
+        .option("path", str(out))
+        .start()
+    )
+    try:
+        until(lambda: query.lastProgress is not None and query.lastProgress.numInputRows)
+        with away(place.server):
+            time.sleep(0.5)  # let it notice
+        place.send(numbers(20_000, 21_000))
+        until(lambda: len(bodies_in(place, out)) >= 21_000)
+    finally:
+        query.stop()
+    assert query.exception() is None
+    assert bodies_in(place, out) == numbers(0, 21_000)
