@@ -21,6 +21,7 @@ from gantrymq.errors import GantryError, NoAddress, NoRoute, TransportError
 from gantrymq.flows import offsets, routing
 from gantrymq.flows.offsets import Bounds
 from gantrymq.flows.routing import MASTER, NameServers
+from gantrymq.flows.topic_changes import permission_text
 from gantrymq.model import MessageQueue
 from gantrymq.net.link import Terms
 from gantrymq.net.pool import AsyncRuntime, Pool
@@ -126,7 +127,10 @@ class Cluster:
                 raise await self._absent(topic)
             if route is not None:
                 addresses |= self._reachable(route)
-                found += routing.subscribe_queues(topic, route)
+                queues = routing.subscribe_queues(topic, route)
+                if not queues and wanted.pattern is None:
+                    raise _unreadable(topic, route)
+                found += queues
         if wanted.queues:
             found = [one for one in found if (one.broker, one.queue_id) in wanted.queues]
         self._addresses |= addresses
@@ -285,6 +289,14 @@ class Cluster:
             pause = min(2 * pause, _LONGEST_PAUSE)
             await look()
         return answers.found
+
+
+def _unreadable(topic: str, route: TopicRoute) -> NoAddress:
+    said = ", ".join(
+        f"{data.broker}: {data.read_queues} queues, permission {permission_text(data.perm)}"
+        for data in route.queues
+    )
+    return NoAddress(f"topic {topic} has no queue that may be read ({said})")
 
 
 def away(failures: Mapping[str, GantryError], seconds: float) -> GantryError:

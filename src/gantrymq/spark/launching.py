@@ -28,11 +28,13 @@ def session(
     name: str = "gantry",
     *,
     master: str | None = None,
+    remote: str | None = None,
     conf: Mapping[str, object] | None = None,
 ) -> SparkSession:
     """A Spark session, the one that runs already if there is one.
 
-    Without `master` it is Spark's own default, or else this machine with all of its cores. `conf`
+    Without `master` it is what `MASTER` says, or else this machine with all of its cores. `remote`
+    is for Spark Connect: a server (`sc://host`), or `local[2]` for one that is started here. `conf`
     goes before what is set here.
     """
     prepare(os.environ)
@@ -41,7 +43,7 @@ def session(
     except ImportError as error:
         raise ConfigError(f"Spark is needed ({error}): pip install 'gantrymq[spark]'") from error
     builder = SparkSession.builder.appName(name)
-    for key, value in settings(master, conf or {}, os.environ).items():
+    for key, value in settings(master, conf or {}, os.environ, remote=remote).items():
         builder = builder.config(key, value)
     return builder.getOrCreate()
 
@@ -54,15 +56,26 @@ def prepare(environ: MutableMapping[str, str]) -> None:
 
 
 def settings(
-    master: str | None, conf: Mapping[str, object], environ: Mapping[str, str]
+    master: str | None,
+    conf: Mapping[str, object],
+    environ: Mapping[str, str],
+    *,
+    remote: str | None = None,
 ) -> dict[str, str]:
     """What the session is made with."""
     found = {UNIX_SOCKETS: "true"} if os.name == "posix" else {}
+    given = {key: _text(value) or "" for key, value in conf.items()}
+    remote = remote or given.get("spark.remote") or environ.get("SPARK_REMOTE")
+    if remote:
+        if master:
+            raise ConfigError(f"master={master!r} and remote={remote!r}: a session has one of both")
+        ours = found if remote.startswith("local") else {}  # a server that runs has its settings
+        return {**ours, "spark.remote": remote, **given}
     master = master or _text(conf.get("spark.master")) or environ.get("MASTER") or "local[*]"
     found["spark.master"] = master
     if master.startswith("local["):  # nobody else has to reach it
         found |= {"spark.driver.host": _LOCAL, "spark.driver.bindAddress": _LOCAL}
-    return found | {key: _text(value) or "" for key, value in conf.items()}
+    return found | given
 
 
 def _text(value: object) -> str | None:
