@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from contextlib import closing
+from datetime import UTC, datetime, timedelta
 
 import pyarrow as pa
 import pytest
@@ -265,14 +266,43 @@ def test_a_body_that_cannot_be_opened(place, caplog):
         direct.read(**how, mode="failfast")
 
 
-def test_a_write_that_is_refused_says_partition_broker_and_code(ours):
+def test_a_write_that_is_refused_says_partition_broker_and_code(place):
+    place.make(queues=1)
+    far = datetime.now(UTC) + timedelta(days=400)
+    rows = pa.table({"body": [b"a", b"b"], "deliver_at": [None, far]})
+    said = (
+        rf"partition 3 of q:1: row 1 for topic {place.topic} could not be stored: 1 attempts in"
+        rf" \S+s at {place.server.BROKER}; the last at broker {place.server.BROKER}, code 13: "
+    )
+    with pytest.raises(SendFailed, match=said) as refused:
+        direct.write(rows, "q:1", 3, **place.options)
+    assert (refused.value.code, refused.value.brokers) == (13, (place.server.BROKER,))
+
+
+def test_a_queue_that_goes_while_it_is_written_to_is_left(ours):
+    ours.make(queues=4)
+    rows = pa.table({"body": numbers(0, 40), "sharding_key": [str(n % 7) for n in range(40)]})
+
+    class Rows:
+        def to_batches(self):
+            yield from rows.slice(0, 20).to_batches()
+            with ours.admin() as admin:
+                admin.alter_topic(ours.topic, queues=1)
+            yield from rows.slice(20).to_batches()
+
+    written = direct.write(Rows(), **ours.options, batchBytes="1")
+    assert written.rows == 40
+    with ours.admin() as admin:
+        admin.alter_topic(ours.topic, queues=4)
+    assert direct.bodies(direct.read(**ours.options)) == numbers(0, 40)
+
+
+def test_a_topic_that_nobody_may_write_to(ours):
     ours.make(queues=1)
-    rows = pa.table({"body": [b"x"]})
     with ours.admin() as admin:
         admin.alter_topic(ours.topic, permission="r")
-    with pytest.raises(SendFailed, match=r"partition 3 of q:1: .*") as refused:
-        direct.write(rows, "q:1", 3, **ours.options, sendTimeout="300ms")
-    assert "takes messages now" in str(refused.value)
+    with pytest.raises(SendFailed, match=r"partition 4 of q:2: .*takes messages now"):
+        direct.write(pa.table({"body": [b"x"]}), "q:2", 4, **ours.options)
 
 
 def test_very_many_queues(ours):

@@ -20,6 +20,7 @@ from gantrymq.client.config import ClientConfig
 from gantrymq.errors import (
     GantryError,
     InvalidInput,
+    InvalidParameter,
     LocalProtocolError,
     NoAddress,
     ReplyError,
@@ -34,6 +35,7 @@ from gantrymq.runtime import Pending, Pipe, PipingRuntime
 
 _FIRST_PAUSE: Final = 0.05
 _LONGEST_PAUSE: Final = 1.0
+_FEW: Final = 3
 
 
 class Stored(NamedTuple):
@@ -97,6 +99,7 @@ class Shipper:
         self._name_servers = NameServers(config.name_servers)
         self._turns = itertools.count(first)
         self._queues: dict[str, tuple[MessageQueue, ...]] = {}
+        self._first_seen: dict[str, tuple[MessageQueue, ...]] = {}
         self._addresses: dict[str, str] = {}
         self._pipes: dict[str, tuple[Pipe, AsyncExitStack]] = {}
         self._depth = depth
@@ -104,16 +107,20 @@ class Shipper:
         self._order: deque[Frame] = deque()
 
     async def queues(self, topic: str) -> tuple[MessageQueue, ...]:
-        """The queues that `topic` is written to."""
-        found = self._queues.get(topic)
-        return await self._look(topic) if found is None else found
+        """The queues that `topic` had at first: shards keep theirs, also while a broker is away."""
+        if topic not in self._first_seen:
+            self._first_seen[topic] = await self._look(topic)
+        return self._first_seen[topic]
 
     async def ship(self, frame: Frame) -> None:
         """Send a frame; waits while its queue has another one under way."""
         queues = await self.queues(frame.topic)
         frame.asked_at = self.runtime.now()
-        number = next(self._turns) if frame.shard is None else frame.shard
-        await self._put(frame, queues[number % len(queues)])
+        if frame.shard is None:
+            queues = self._queues[frame.topic]
+            await self._put(frame, queues[next(self._turns) % len(queues)])
+        else:
+            await self._put(frame, queues[frame.shard % len(queues)])
 
     async def settle(self) -> None:
         """Return when everything that was sent is stored."""
@@ -179,6 +186,11 @@ class Shipper:
             pause = min(2 * pause, _LONGEST_PAUSE)
             try:
                 queue = await self._another(frame)
+            except GantryError as lookup:
+                if not isinstance(error, ReplyError):  # a broker's own word says more
+                    error = lookup
+                continue
+            try:
                 await self._begin(frame, queue)
                 assert frame.pending is not None
                 left = frame.asked_at + self._timeout - self.runtime.now()
@@ -194,16 +206,21 @@ class Shipper:
         """Where to try next: a queue of another broker, or else the same queue once more."""
         queues = await self._look(frame.topic)
         assert frame.queue is not None
-        if frame.shard is not None:
-            return queues[frame.shard % len(queues)]
+        if frame.shard is not None and frame.queue in queues:
+            return frame.queue
         others = [queue for queue in queues if queue.broker != frame.queue.broker]
-        return others[next(self._turns) % len(others)] if others else frame.queue
+        if not others and frame.queue in queues:
+            return frame.queue
+        others = others or list(queues)
+        return others[next(self._turns) % len(others)]
 
     def _check(self, frame: Frame, error: GantryError) -> None:
         """Raise unless trying again can help, and there is time for it."""
         hopeless = isinstance(error, (InvalidInput, LocalProtocolError)) or (
             isinstance(error, ReplyError) and not error.retriable and error.code not in _UNSAFE
         )
+        if isinstance(error, InvalidParameter) and len(frame.tried) < _FEW:
+            hopeless = False  # a queue that is no more: the route will say so
         elapsed = self.runtime.now() - frame.asked_at
         if not hopeless and elapsed < self._timeout:
             return
