@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import pyarrow as pa
 import pytest
 
@@ -39,8 +41,15 @@ def commits(sink):
     return Commits(runtime, options.client, options.sink.commit_topic, options.sink.group, 20)
 
 
-def seen(place):
-    return direct.bodies(direct.read(**place.options, columns="body"))
+def seen(place, *, expected=0):
+    """What readers see; brokers make their queues a moment after the log."""
+    found: list[bytes] = []
+    for _ in range(200):
+        found = direct.bodies(direct.read(**place.options, columns="body"))
+        if len(found) >= expected:
+            break
+        time.sleep(0.05)
+    return found
 
 
 def test_nobody_sees_a_row_before_the_commit_and_everybody_after_it(place, sink):
@@ -49,7 +58,7 @@ def test_nobody_sees_a_row_before_the_commit_and_everybody_after_it(place, sink)
     assert len(one.halves) == 30
     assert seen(place) == []
     writer(sink).commit(f"{place.topic}:0", [one, two, None])
-    assert seen(place) == ALL
+    assert seen(place, expected=60) == ALL
 
 
 @pytest.mark.parametrize("ended", [0, 25, 60])
@@ -68,10 +77,10 @@ def test_a_crash_in_the_commit_neither_loses_nor_doubles(place, sink, ended):
     again = direct.write(ROWS, run, **sink)  # Spark repeats the batch
     assert (again.rows, again.halves) == (0, ())
     writer(sink).commit(run, [again])
-    assert seen(place) == ALL
+    assert seen(place, expected=60) == ALL
     writer(sink).abort(run, [first])  # as after a commit that failed once it had done its work
     writer(sink).commit(run, [again])
-    assert seen(place) == ALL
+    assert seen(place, expected=60) == ALL
 
 
 def until_found(sink, run):
@@ -90,7 +99,7 @@ def test_a_batch_that_is_given_up_is_never_seen(place, sink):
     writer(sink).abort(run, [one, None])
     whole = direct.write(ROWS, run, 0, **sink)
     writer(sink).commit(run, [whole])
-    assert seen(place) == ALL
+    assert seen(place, expected=60) == ALL
 
 
 def test_what_cannot_be_both_is_refused(ours):
