@@ -26,6 +26,8 @@ _LAST: Final = 2**63 - 1
 _MOST_COPIES: Final = 32
 _MOST_MEMBERS: Final = 64
 """Members that are asked what they have in hand."""
+_LONG_ENOUGH: Final = 20.0
+"""Seconds after which no more of them are asked."""
 _PATIENCE: Final = 2.0
 
 
@@ -203,7 +205,11 @@ class GroupEvidence:
 
     async def _ask_members(self, there: GroupMembers) -> dict[str, RunningInfo]:
         found: dict[str, RunningInfo] = {}
+        started, asked = self.reach.runtime.now(), 0
         for member in there.members[:_MOST_MEMBERS]:
+            if self.reach.runtime.now() - started > _LONG_ENOUGH:
+                break
+            asked += 1
             question = GetRunningInfo(group=self.group, client_id=member.client_id, stacks=False)
             address = self.at[member.brokers[0]]
             try:
@@ -212,7 +218,7 @@ class GroupEvidence:
                 )
             except GantryError as error:
                 self.unknown.append(f"what {member.client_id} has in hand: {error}")
-        if len(there.members) > _MOST_MEMBERS:
-            left = len(there.members) - _MOST_MEMBERS
-            self.unknown.append(f"what {left} more members have in hand: too many to ask")
+        if left := len(there.members) - asked:
+            why = "too many to ask, or the others took too long to answer"
+            self.unknown.append(f"what {left} more members have in hand: {why}")
         return found

@@ -30,7 +30,7 @@ from gantrymq.protocol.tracing import (
     TraceRecord,
     TransactionEnded,
 )
-from gantrymq.rules.drawing import Node, draw, moment, span
+from gantrymq.rules.drawing import Node, count, draw, moment, span
 
 _HOW: Final = {1: "took too long", 2: "raised an error", 3: "gave null", 4: "failed"}
 """RocketMQ: ConsumeReturnType, by ordinal."""
@@ -193,7 +193,7 @@ class _Tree:
 
     def _sent(self, one: Sent) -> str:
         how = "" if one.success else ", which did not store it safely"
-        size, kind = f"{one.body_length:,} bytes", _KINDS.get(one.type, "")
+        size, kind = count(one.body_length, "byte"), _KINDS.get(one.type, "")
         return (
             f"{self._at(one.time_ms)}  sent by {one.group}{kind}, {size}, to {one.store_host} "
             f"in {span(one.cost_ms)}{how}"

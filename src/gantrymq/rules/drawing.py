@@ -26,8 +26,15 @@ class Node:
 
 
 def draw(node: Node) -> str:
-    """The tree with `node` at its top."""
-    return "\n".join([*node.text.splitlines(), *_branches(node.below)])
+    """The tree with `node` at its top; what would move a terminal's cursor is blotted out.
+
+    Much of it was written by others: tags, keys, reasons.
+    """
+    return "\n".join([*map(_harmless, node.text.splitlines() or [""]), *_branches(node.below)])
+
+
+def _harmless(line: str) -> str:
+    return "".join(sign if sign.isprintable() else "\ufffd" for sign in line)
 
 
 def _branches(nodes: Sequence[Node]) -> Iterator[str]:

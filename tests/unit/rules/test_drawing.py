@@ -23,6 +23,12 @@ def test_a_tree_with_branches_and_texts_of_several_lines() -> None:
     ]
 
 
+def test_what_others_wrote_moves_no_cursor() -> None:
+    top = Node("")
+    top.add("a\x1b[2Jb\rc\td")
+    assert draw(top).split("\n") == ["", "└─ a\ufffd[2Jb", "   c\ufffdd"]
+
+
 @pytest.mark.parametrize(
     ("ms", "text"),
     [
