@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from gantrymq.errors import GantryError, NotFound, TopicNotFound
-from gantrymq.flows import group_settings, progress
+from gantrymq.flows import progress
 from gantrymq.flows.groups import REASON
 from gantrymq.flows.members import RELAY_TIMEOUT, GroupMembers, group_members
 from gantrymq.flows.pulling import Range, read_range
@@ -88,6 +88,8 @@ class GroupEvidence:
     """The message in its own topic."""
     delayed: list[Copy]
     """The copies that wait to be put into the group's retry topic."""
+    most_retries: int | None
+    """What the group's settings allow."""
     told: MessageTrace | None
     unknown: list[str] = field(default_factory=list)
     _running: dict[str, RunningInfo] | None = None
@@ -107,7 +109,7 @@ class GroupEvidence:
             broker_says=await self._broker_says(wanted, first),
             members=[member.client_id for member in there.members],
             broadcast=there.message_model == MessageModel.BROADCASTING,
-            most_retries=_limit(self.delayed) or await self._most_retries(),
+            most_retries=_limit(self.delayed) or self.most_retries,
             retries=retries,
             delayed=self.delayed,
             dead=dead[-1] if dead else None,
@@ -146,16 +148,6 @@ class GroupEvidence:
             self.unknown.append(f"whether the broker lets it through: {error}")
             return None
         return False
-
-    async def _most_retries(self) -> int | None:
-        broker = self.found.broker
-        address = self.at.get(broker, broker)
-        try:
-            known = await group_settings.settings_at(self.reach, address, self.group)
-        except GantryError as error:
-            self.unknown.append(f"how many retries the group has: {error}")
-            return None
-        return None if known is None else known.max_retries
 
     async def _in_topic(self, topic: str, role: Role) -> list[Copy]:
         unique_id = self.found.find(properties.UNIQUE_KEY)

@@ -29,6 +29,7 @@ from gantrymq.flows.verdicts import Copy, GroupVerdict, Role, judge
 from gantrymq.model import ReceivedMessage
 from gantrymq.protocol import names
 from gantrymq.protocol.configs import GetBrokerConfig
+from gantrymq.protocol.group_settings import GetGroups, GroupSettings
 from gantrymq.rules.delay import DELAY_LEVELS, DelayLevels
 from gantrymq.wire import properties
 
@@ -122,6 +123,8 @@ class _About:
     _waiting: list[Copy] = field(default_factory=list)
     """In the hidden topics, whatever they are for."""
     _levels: dict[str, DelayLevels] = field(default_factory=dict)
+    _settings: dict[str, GroupSettings] | None = None
+    """Of all groups, once they were asked for."""
 
     @property
     def unique_id(self) -> str | None:
@@ -243,9 +246,22 @@ class _About:
             found=self.found,
             first=self.first,
             delayed=self.delayed_for(names.retry_topic(group)),
+            most_retries=await self._most_retries(group),
             told=told,
         ).gather()
         return judge(evidence, now_ms=self.reach.now_ms())
+
+    async def _most_retries(self, group: str) -> int | None:
+        """How many retries a group's settings allow; those of all groups come in one answer."""
+        if self._settings is None:
+            self._settings, broker = {}, self.found.broker
+            try:
+                said = await self.reach.ask(self.at.get(broker, broker), GetGroups())
+                self._settings = said.groups
+            except GantryError as error:
+                self.notes.append(f"not known: how many retries groups have: {error}")
+        found = self._settings.get(group)
+        return None if found is None else found.max_retries
 
     def delayed_for(self, topic: str) -> list[Copy]:
         """The copies that wait to be put into a group's retry topic."""
