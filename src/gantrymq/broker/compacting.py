@@ -46,6 +46,7 @@ class Compacting:
         self._now = now
         self._next = now() + settings.interval
         self._task: asyncio.Task[int] | None = None
+        self._closing = False
         topics.watch(self._changed)
 
     def load(self) -> None:
@@ -59,9 +60,9 @@ class Compacting:
             self._task.add_done_callback(self._ended)
 
     async def close(self) -> None:
-        """End what is under way."""
+        """Return when nothing is under way any more: a file that is being written is finished."""
+        self._closing = True
         if self._task is not None:
-            self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
 
     async def round(self) -> int:
@@ -79,7 +80,7 @@ class Compacting:
         before = len(compaction.queues.get((slot.topic, slot.queue_id), ()))
         oldest_ms = self._clock_ms() - round(1000 * self.settings.tombstones_kept)
         steps = compaction.plan(slot, self._store.flushed_to, oldest_ms)
-        plan = await _in_turns(steps)
+        plan = await self._in_turns(steps)
         if plan is None:
             return 0
         made = await asyncio.to_thread(compaction.write, plan)
@@ -88,6 +89,16 @@ class Compacting:
         gone = before + plan.looked_at - len(plan.survivors)
         log.info("%r is compacted up to %d: %d messages went", slot, plan.end, gone)
         return gone
+
+    async def _in_turns(self, steps: Steps[Plan | None]) -> Plan | None:
+        while not self._closing:
+            try:
+                next(steps)
+            except StopIteration as done:
+                found: Plan | None = done.value
+                return found
+            await asyncio.sleep(0)
+        return None
 
     def _ended(self, task: asyncio.Task[int]) -> None:
         self._task = None
@@ -102,13 +113,3 @@ class Compacting:
             for name, settings in table.items()
             if settings.attributes and settings.attributes.get(CLEANUP_POLICY) == COMPACTION
         )
-
-
-async def _in_turns(steps: Steps[Plan | None]) -> Plan | None:
-    while True:
-        try:
-            next(steps)
-        except StopIteration as done:
-            found: Plan | None = done.value
-            return found
-        await asyncio.sleep(0)

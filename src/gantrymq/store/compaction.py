@@ -141,8 +141,8 @@ class _Newest(NamedTuple):
 class Plan:
     """What a new file is to hold."""
 
-    topic: str
-    queue_id: int
+    slot: Slot
+    """The queue as it was; where it is another one by now, these messages are gone."""
     end: int
     survivors: list[_Newest]
     looked_at: int
@@ -324,13 +324,11 @@ class Compaction:
             for one in newest.values()
             if one.gone_ms is None or one.gone_ms >= tombstones_before_ms
         )
-        return Plan(
-            topic=slot.topic, queue_id=slot.queue_id, end=at, survivors=left, looked_at=at - start
-        )
+        return Plan(slot=slot, end=at, survivors=left, looked_at=at - start)
 
     def write(self, plan: Plan) -> Compacted:
         """Make the file; in any thread."""
-        where = self._directory / plan.topic / str(plan.queue_id)
+        where = self._directory / plan.slot.topic / str(plan.slot.queue_id)
         self._disk.make_directory(where)
         path = where / f"{plan.end:0{_DIGITS}}"
         fresh = path.with_name(path.name + _FRESH)
@@ -348,9 +346,10 @@ class Compaction:
 
     def install(self, plan: Plan, made: Compacted) -> bool:
         """Read from the new file from now on; False if the queue is another one by now."""
-        key = plan.topic, plan.queue_id
+        key = plan.slot.topic, plan.slot.queue_id
         slot, before = self._table.slots.get(key), self.queues.get(key)
-        if slot is None or plan.end > slot.queue.max_offset or plan.topic not in self.topics:
+        same = slot is plan.slot and plan.end <= slot.queue.max_offset
+        if not same or plan.slot.topic not in self.topics:
             made.segment.file.close()
             self._disk.remove(made.segment.path)
             return False

@@ -239,3 +239,22 @@ async def test_a_file_about_messages_that_are_gone_is_left_alone(rig):
     assert rig.disk.exists(later)
     assert not rig.disk.exists(path.with_name(path.name + ".tmp"))
     await again.broker.close()
+
+
+@on_loop
+async def test_a_plan_for_a_topic_that_was_made_anew_meanwhile_comes_to_nothing(rig):
+    make(rig)
+    for n in range(10):
+        put(rig, "k", b"%d" % n)
+    rig.store.flush()
+    compaction = rig.store.compaction
+    (slot,) = compaction.due(rig.store.flushed_to)
+    plan = finish(compaction.plan(slot, rig.store.flushed_to, 0))
+    assert plan is not None
+    rig.broker.drop_topic(TOPIC)
+    make(rig)
+    for n in range(20):
+        put(rig, f"new {n}", b"%d" % n)
+    assert not compaction.install(plan, compaction.write(plan))
+    assert len(pulled(rig)[0]) == 20
+    assert compaction.queues == {}
