@@ -82,8 +82,13 @@ class BrokerServer:
         clock_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
         random: Random | None = None,
         neighbours: Sequence[Source] = (),
+        threads: bool = True,
     ) -> None:
-        """`neighbours` are in the same process, and measured on the same page."""
+        """`neighbours` are in the same process, and measured on the same page.
+
+        Without `threads` the loop waits for the disk, and time is the loop's: for a `disk` in
+        memory, where everything is then done in one order.
+        """
         self.config = config
         self.closed: Closed | None = None
         """What was flushed at the end, when it has come."""
@@ -95,6 +100,7 @@ class BrokerServer:
         self._disk = disk
         self._clock_ms = clock_ms
         self._random = Random() if random is None else random
+        self._threads = threads
         self._servers: list[aio.Server] = []
         self._chores: list[asyncio.Task[None]] = []
         self._closing = False
@@ -107,17 +113,17 @@ class BrokerServer:
         self._pool = aio.Pool(network=self._network)
         self._files = JsonFiles(self._disk or RealDisk(), self.config.directory / "config")
         self.config = with_changes(self.config, self._files.load(CHANGES))
-        # the store looks through its files before it is there, and others may go on meanwhile
-        self._store = await asyncio.to_thread(
-            partial(
-                Store.open,
-                self.config.directory,
-                self.config.store,
-                disk=self._disk,
-                clock_ms=self._clock_ms,
-                delays=DelayLevels.parse(self.config.delays.levels),
-            )
+        opening = partial(
+            Store.open,
+            self.config.directory,
+            self.config.store,
+            disk=self._disk,
+            clock_ms=self._clock_ms,
+            monotonic=time.monotonic if self._threads else self._loop.time,
+            delays=DelayLevels.parse(self.config.delays.levels),
         )
+        # the store looks through its files before it is there, and others may go on meanwhile
+        self._store = await asyncio.to_thread(opening) if self._threads else opening()
         try:
             await self._start()
         except BaseException:
@@ -126,7 +132,7 @@ class BrokerServer:
 
     async def _start(self) -> None:
         config = self.config
-        self._store.start(self._settle_soon)
+        self._store.start(self._settle_soon, threads=self._threads)
         self._store.later = self._loop.call_soon
         self.broker = assemble(
             config,

@@ -95,7 +95,7 @@ class Engine:
         self.closed = False
         self._members: dict[tuple[Kind, str], list[Member]] = {}
         self._starting: asyncio.Task[None] | None = None
-        self._tasks: set[asyncio.Task[Any]] = set()
+        self._tasks: dict[asyncio.Task[Any], None] = {}  # ended in the order of their beginning
         self._restoring: dict[str, asyncio.Task[Any]] = {}
         self._lost: set[str] = set()
         """Brokers' addresses whose connections have ended, until there are others."""
@@ -213,7 +213,8 @@ class Engine:
         self.closed = True
         _forget(self)
         self.routes.close()
-        tasks = self._tasks - {asyncio.current_task()}
+        current = asyncio.current_task()
+        tasks = [task for task in self._tasks if task is not current]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
@@ -224,12 +225,12 @@ class Engine:
     def spawn(self, work: Coroutine[Any, Any, None], name: str) -> asyncio.Task[None]:
         """Run `work` until the engine closes; what it raises is logged."""
         task = self.loop.create_task(work, name=f"gantrymq {name}")
-        self._tasks.add(task)
+        self._tasks[task] = None
         task.add_done_callback(self._over)
         return task
 
     def _over(self, task: asyncio.Task[None]) -> None:
-        self._tasks.discard(task)
+        self._tasks.pop(task, None)
         if not task.cancelled() and (error := task.exception()) is not None:
             log.error("%s of client %s failed", task.get_name(), self, exc_info=error)
 

@@ -197,7 +197,7 @@ class Holding:
             engine, how.group, how.strategy, everything=how.everything
         )
         self._locks = Locks(engine, how.group)
-        self._moves: set[asyncio.Task[None]] = set()
+        self._moves: dict[asyncio.Task[None], None] = {}
 
     # --- sharing --------------------------------------------------------------------------------
 
@@ -352,11 +352,11 @@ class Holding:
 
     def _move(self, work: Coroutine[Any, Any, None], name: str) -> None:
         task = asyncio.get_running_loop().create_task(work, name=f"gantrymq {name}")
-        self._moves.add(task)
+        self._moves[task] = None
         task.add_done_callback(self._moved_over)
 
     def _moved_over(self, task: asyncio.Task[None]) -> None:
-        self._moves.discard(task)
+        self._moves.pop(task, None)
         if not task.cancelled() and (error := task.exception()) is not None:
             log.error("%s of group %s failed", task.get_name(), self._how.group, exc_info=error)
 

@@ -53,7 +53,7 @@ class GroupMember(Member):
         self._alarm = Alarm(how.group)
         self._agreement = Agreement(engine, how.group)
         self._members: set[str] = set()
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks: dict[asyncio.Task[None], None] = {}  # ended in the order of their beginning
         self._unwatch: Callable[[], None] = lambda: None
 
     # --- what the engine asks -------------------------------------------------------------------
@@ -229,11 +229,11 @@ class GroupMember(Member):
 
     def _spawn(self, work: Coroutine[Any, Any, None], name: str) -> None:
         task = asyncio.get_running_loop().create_task(work, name=f"gantrymq {name}")
-        self._tasks.add(task)
+        self._tasks[task] = None
         task.add_done_callback(self._over)
 
     def _over(self, task: asyncio.Task[None]) -> None:
-        self._tasks.discard(task)
+        self._tasks.pop(task, None)
         if not task.cancelled() and (error := task.exception()) is not None:
             log.error("%s of group %s failed", task.get_name(), self.group, exc_info=error)
 

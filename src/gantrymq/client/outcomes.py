@@ -71,7 +71,7 @@ class Outcomes:
         self._rates = rates
         self._loop = asyncio.get_running_loop()
         self._clock = engine.runtime.now
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks: dict[asyncio.Task[None], None] = {}  # ended in the order of their beginning
         self._waiters: list[tuple[Callable[[], bool], asyncio.Future[None]]] = []
         self.tally = Tally()
         self.closed = False
@@ -285,11 +285,11 @@ class Outcomes:
 
     def _spawn(self, work: Coroutine[Any, Any, None], name: str) -> None:
         task = self._loop.create_task(work, name=f"gantrymq {name}")
-        self._tasks.add(task)
+        self._tasks[task] = None
         task.add_done_callback(self._over)
 
     def _over(self, task: asyncio.Task[None]) -> None:
-        self._tasks.discard(task)
+        self._tasks.pop(task, None)
         if not task.cancelled() and (error := task.exception()) is not None:
             log.error("%s failed", task.get_name(), exc_info=error)
         self._look()

@@ -50,7 +50,8 @@ class Place:
     """Let new connections hang, as a dropped SYN does."""
     stalled: bool = False
     """Deliver nothing for now; call `go_on` after clearing it."""
-    transports: set[MemoryTransport] = field(default_factory=set)
+    transports: dict[MemoryTransport, None] = field(default_factory=dict)
+    """The ends of its connections, in the order of their making: tests repeat themselves."""
 
     def cut(self) -> None:
         """Break every connection of this address, as a pulled cable and a reset would."""
@@ -150,7 +151,7 @@ class MemoryTransport(asyncio.Transport):
 
     def begin(self) -> None:
         """Tell the protocol that the connection is there."""
-        self._place.transports.add(self)
+        self._place.transports[self] = None
         self._protocol.connection_made(self)
 
     # --- writing --------------------------------------------------------------------------------
@@ -269,5 +270,5 @@ class MemoryTransport(asyncio.Transport):
         self._size = 0
         if self._delivery is not None:
             self._delivery.cancel()
-        self._place.transports.discard(self)
+        self._place.transports.pop(self, None)
         self._loop.call_soon(self._protocol.connection_lost, error)

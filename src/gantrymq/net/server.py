@@ -25,7 +25,7 @@ class Server:
 
     def __init__(self, terms: Terms, options: ServerOptions) -> None:
         self.options = options
-        self.peers: set[Peer] = set()
+        self.peers: dict[Peer, None] = {}
         self.refused = 0
         """Connections that came over the limit."""
         self.dismissed = 0
@@ -148,14 +148,14 @@ class Server:
 
     def _opened(self, peer: Peer) -> None:
         self._made.discard(peer)
-        self.peers.add(peer)
+        self.peers[peer] = None
         if self._closing:
             peer.abort(Ending.SHUTDOWN)
         elif self._theirs.on_open is not None:
             self._theirs.on_open(peer)
 
     def _ended(self, peer: Peer) -> None:
-        self.peers.discard(peer)
+        self.peers.pop(peer, None)
         self._past.add(peer.traffic)
         if peer.ending is not None:
             self.endings[peer.ending] += 1

@@ -22,6 +22,7 @@ class Chores:
     def __init__(self, regular: Chore, interval: float) -> None:
         self._regular = regular
         self._interval = interval
+        self._next = 0.0
         self._given: SimpleQueue[Chore | None] = SimpleQueue()
         self._thread: threading.Thread | None = None
 
@@ -36,6 +37,12 @@ class Chores:
             chore()
         else:
             self._given.put(chore)
+
+    def tick(self, now: float) -> None:
+        """Without a thread: do the regular thing if it is time."""
+        if self._thread is None and now >= self._next:
+            self._next = now + self._interval
+            self._regular()
 
     def stop(self) -> None:
         """Finish what was given, and stop the thread."""

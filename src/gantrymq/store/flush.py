@@ -71,7 +71,8 @@ class Flusher:
         self._monotonic = monotonic
         self._waiting: deque[_Waiting] = deque()
         self._wishes: SimpleQueue[bool] = SimpleQueue()
-        self._wished = False
+        self._wished = self._inline = False
+        self._next_sync = 0.0
         self._one_at_a_time = threading.Lock()
         self._named_to = log.end
         self._thread: threading.Thread | None = None
@@ -98,8 +99,11 @@ class Flusher:
             self.wish()
 
     def wish(self) -> None:
-        """Have the thread sync soon."""
-        if not self._wished:
+        """Have the thread sync soon; without one it is done now."""
+        if self._inline:
+            self.flush()
+            self._notify()
+        elif not self._wished:
             self._wished = True
             self._wishes.put(True)
 
@@ -117,6 +121,13 @@ class Flusher:
         now = self._monotonic() if waiting else 0.0
         while waiting and waiting[0].deadline <= now:
             waiting.popleft().tell(Outcome.TIMED_OUT)
+
+    def tick(self) -> None:
+        """Without a thread: sync if it is time."""
+        if self._inline and self._monotonic() >= self._next_sync:
+            self._next_sync = self._monotonic() + self._interval
+            self.flush()
+            self._notify()
 
     @property
     def waiting(self) -> int:
@@ -144,9 +155,16 @@ class Flusher:
             else:
                 self.flushed_to = target
 
-    def start(self, notify: Callable[[], object]) -> None:
-        """Start the thread; it calls `notify` whenever there is something to settle."""
+    def start(self, notify: Callable[[], object], *, thread: bool = True) -> None:
+        """Start the thread; it calls `notify` whenever there is something to settle.
+
+        Without a thread, for disks that nobody has to wait for, a sync is made when it is wished
+        for, and at each interval if somebody calls `tick`.
+        """
         self._notify = notify
+        self._inline = not thread
+        if self._inline:
+            return
         self._thread = threading.Thread(target=self._run, name="gantry-flush", daemon=True)
         self._thread.start()
 

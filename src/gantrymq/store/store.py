@@ -122,7 +122,7 @@ class Store(Lookups):
         self._report = report
         self._broken: str | None = None
         self._refusal: StoreError | None = None
-        self._closed = False
+        self._closed = self._in_tick = False
         self._flusher = Flusher(
             files.log, interval=config.flush.interval, timeout=config.flush.timeout,
             failed=self._break, monotonic=monotonic,
@@ -173,10 +173,15 @@ class Store(Lookups):
 
     # what happens by itself
 
-    def start(self, notify: Callable[[], object]) -> None:
-        """Start the threads; `notify` is called from one of them when `settle` is due."""
-        self._flusher.start(notify)
-        self._chores.start()
+    def start(self, notify: Callable[[], object], *, threads: bool = True) -> None:
+        """Start the threads; `notify` is called from one of them when `settle` is due.
+
+        Without threads, `tick` does what they would do.
+        """
+        self._flusher.start(notify, thread=threads)
+        self._in_tick = not threads
+        if threads:
+            self._chores.start()
 
     def settle(self) -> None:
         """Take note of what reached the disk: let it be read, and tell who waits."""
@@ -192,6 +197,9 @@ class Store(Lookups):
     def tick(self) -> None:
         """To be called several times a second: waits that took too long, and old messages."""
         self._flusher.expire()
+        if self._in_tick:
+            self._flusher.tick()
+            self._chores.tick(self._monotonic())
         if self._monotonic() >= self._next_round:
             self.clean()
 

@@ -56,8 +56,9 @@ class Embedded:
         settings: Mapping[str, Any] | None = None,
         thread: LoopThread | None = None,
         random: Random | None = None,
+        began_ns: int | None = None,
     ) -> None:
-        """`settings` are those of its brokers, by their dotted names."""
+        """`settings` are those of its brokers, by their dotted names; it begins at `began_ns`."""
         self.host: Final = f"gantry-{next(_numbers)}.inside"
         self.url: Final = f"rmq://{self.host}:{_NAME_SERVER_PORT}"
         self.network: Final = MemoryNetwork()
@@ -69,7 +70,7 @@ class Embedded:
         self._random = random or Random()
         self._disks = {name: FaultyDisk() for name in self._names}
         self._around = ExitStack()
-        self._began_ns = time.time_ns()
+        self._began_ns = time.time_ns() if began_ns is None else began_ns
         self._loop: asyncio.AbstractEventLoop | None = None
         self._began = 0.0
         self._starting: asyncio.Task[None] | None = None
@@ -150,6 +151,7 @@ class Embedded:
             disk=self._disks[name],
             clock_ms=lambda: self.wall_ns() // 1_000_000,
             random=self._random,
+            threads=False,
         )
         self.network.at(self._address(name)).refuses = False
         await server.start()
