@@ -103,7 +103,8 @@ def look_at_all(seeds: range, jobs: int) -> bool:
     print(
         f"{len(seeds):,} seeds in {took:.0f} s with {jobs} processes:"
         f" {len(failed)} broke a promise; {total['faults']:,} faults,"
-        f" {total['acknowledged']:,} messages acknowledged, {total['handled']:,} handled, {total['transactions']:,} transactions"
+        f" {total['acknowledged']:,} messages acknowledged, {total['handled']:,} handled,"
+        f" {total['transactions']:,} transactions"
     )
     return not failed
 
