@@ -11,18 +11,29 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import jars
 import pytest
 from apache import Cluster
 
-from tests.unit.cli.kit import GOLDEN, GROUP, READS, TOPIC, Cli, World, settled, shape, world
+import gantrymq as gantry
+from tests.unit.cli.kit import (
+    GOLDEN,
+    GROUP,
+    READS,
+    TOPIC,
+    Cli,
+    World,
+    settled,
+    shape,
+    until,
+    world,
+)
 
-VERSION = "5.5.0"
 
-
-@pytest.fixture(scope="module")
-def theirs(clusters: Callable[[str], Cluster]) -> Cluster:
-    """RocketMQ's own name server and broker."""
-    return clusters(VERSION)
+@pytest.fixture(scope="module", params=jars.VERSIONS)
+def theirs(request: pytest.FixtureRequest, clusters: Callable[[str], Cluster]) -> Cluster:
+    """RocketMQ's own name server and broker, of each release in turn."""
+    return clusters(request.param)
 
 
 @pytest.fixture(scope="module")
@@ -82,9 +93,9 @@ def test_the_doctor_tells_what_is_switched_off_there(cli: Cli, there: World) -> 
     assert not [one for one in found if one["level"] == "unknown"]
 
 
-def test_broker_settings_and_old_names_work_there(cli: Cli, there: World) -> None:
+def test_broker_settings_and_old_names_work_there(cli: Cli, there: World, theirs: Cluster) -> None:
     assert cli.json("broker", "config", "get", there.broker, "fileReservedTime")
-    assert cli.json("broker", "status", there.broker)["version"] == VERSION
+    assert cli.json("broker", "status", there.broker)["version"] == theirs.version
     assert cli.json("namesrv", "config", "get", "listenPort")
     told = cli("mqadmin", "consumerProgress", "-g", GROUP)
     assert f"new form: gantry group lag {GROUP}" in told.err
@@ -93,9 +104,6 @@ def test_broker_settings_and_old_names_work_there(cli: Cli, there: World) -> Non
 
 
 def test_a_replay_reaches_one_group_alone_there_too(cli: Cli, there: World) -> None:
-    import gantrymq as gantry
-    from tests.unit.cli.kit import until
-
     into = ("replay", TOPIC, "--where", "body.status = 'failed'", "--into", "group=cli-again")
     assert "3 messages copied" in cli(*into, "--yes").err
     seen: list[tuple[str, str]] = []
@@ -119,3 +127,21 @@ def test_a_store_of_theirs_is_verified_and_measured(
     assert found["messages"] >= 6
     topics = {one["topic"] for one in cli.json("storage", "du", store)["topics"]}
     assert TOPIC in topics
+
+
+def test_open_transactions_are_told_from_their_topics(
+    cli: Cli, there: World, theirs: Cluster
+) -> None:
+    cli("topic", "create", "cli-tx", "--queues", "1")
+    with gantry.Producer(there.url, group="cli-tx", checker=lambda _: None) as producer:
+        with producer.transaction("cli-tx", b"{}", keys="tx-done"):
+            pass
+        with producer.transaction("cli-tx", b"{}", keys="tx-open") as tx:
+            tx.leave_open()
+        listing = ("transaction", "list", "--group", "cli-tx")
+        if theirs.version.startswith("4."):
+            assert "before 5.0" in cli(*listing, code=1).err
+            return
+        until(lambda: [one["keys"] for one in cli.json(*listing)] == [["tx-open"]])
+        producer_of = cli.json("client", "list", "--producer", "--group", "cli-tx")
+        assert [one["client_id"] for one in producer_of] == [producer.client_id]

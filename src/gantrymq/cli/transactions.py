@@ -80,6 +80,7 @@ def open_halves(session: Session) -> Iterator[ReceivedMessage]:
         halves = session.admin.topic_status(HALF_TOPIC).queues
         decided = _decided(session, HALF_OP_TOPIC)
     except TopicNotFound:
+        _check_age(session)
         return
     begins = _looked_at(session)
     with session.reader(on_loss="skip") as reader:
@@ -88,6 +89,17 @@ def open_halves(session: Session) -> Iterator[ReceivedMessage]:
             for half in reader.messages(state.queue, start, state.max_offset):
                 if half.offset not in decided.get(state.queue.broker, ()):
                     yield half
+
+
+def _check_age(session: Session) -> None:
+    """Before 5.0 nobody but the broker itself may read these topics: that is not "none"."""
+    from gantrymq.errors import ClusterTooOld
+
+    states = session.admin.describe_cluster()
+    old = [one for one in states if (one.version or "").startswith(("3.", "4."))]
+    if old:
+        each = ", ".join(f"{one.place.name} ({one.version})" for one in old)
+        raise ClusterTooOld(f"brokers before 5.0 show nobody their half messages: {each}")
 
 
 def _looked_at(session: Session) -> dict[MessageQueue, int]:

@@ -116,9 +116,9 @@ def _is_of_retries(row: Any) -> bool:
 def shape(data: Any) -> Any:
     """The names in data, without its values: the same for every make of broker."""
     if isinstance(data, dict):
-        return {
-            name: shape(value) for name, value in data.items() if isinstance(value, dict | list)
-        } | {name: "…" for name, value in data.items() if not isinstance(value, dict | list)}
+        if "UNIQ_KEY" in data:  # which properties there are, is each broker's own
+            return "…"
+        return {name: shape(value) for name, value in data.items()}
     if isinstance(data, list):
         shapes = [shape(one) for one in data if isinstance(one, dict)]
         return [shapes[0]] if shapes else []
