@@ -16,7 +16,7 @@ from gantrymq.flows.trace_trees import MessageTrace
 from gantrymq.flows.verdicts import Copy, Evidence, Holding, Position, Role
 from gantrymq.model import MessageQueue, ReceivedMessage
 from gantrymq.protocol import names
-from gantrymq.protocol.enums import MessageModel
+from gantrymq.protocol.enums import ConsumeType, MessageModel
 from gantrymq.protocol.groups import Subscription
 from gantrymq.protocol.pulling import QueryMessages
 from gantrymq.protocol.running import GetRunningInfo, RunningInfo
@@ -97,8 +97,7 @@ class GroupEvidence:
     async def gather(self) -> Evidence:
         """Ask, and note what could not be found out."""
         there = await self._there()
-        retry = names.retry_topic(self.group)
-        retries = await self._retries(retry, there)
+        retries = await self._retries(there)
         dead = await self._in_topic(names.dead_letter_topic(self.group), Role.DEAD_LETTER)
         first = self.first
         wanted = None if first is None else there.subscriptions.get(first.queue.topic)
@@ -109,6 +108,7 @@ class GroupEvidence:
             broker_says=await self._broker_says(wanted, first),
             members=[member.client_id for member in there.members],
             broadcast=there.message_model == MessageModel.BROADCASTING,
+            pops=there.consume_type == ConsumeType.POP,
             most_retries=_limit(self.delayed) or self.most_retries,
             retries=retries,
             delayed=self.delayed,
@@ -156,8 +156,17 @@ class GroupEvidence:
         found = await copies_of(self.reach, self.at, topic, unique_id)
         return [Copy(role=role, message=message) for message in found]
 
-    async def _retries(self, retry: str, there: GroupMembers) -> list[Position]:
-        copies = await self._in_topic(retry, Role.RETRY)
+    async def _retries(self, there: GroupMembers) -> list[Position]:
+        known = () if self.first is None else (self.first.queue.topic,)
+        copies = [
+            copy
+            for retry in (
+                names.retry_topic(self.group),
+                *(names.pop_retry_topic(self.group, topic) for topic in known),
+                *(names.pop_retry_topic(self.group, topic, newer=True) for topic in known),
+            )
+            for copy in await self._in_topic(retry, Role.RETRY)
+        ]
         positions = [Position(copy=copy, offset=None) for copy in copies]
         if copies:
             last = max(range(len(copies)), key=lambda number: copies[number].message.retries)

@@ -135,6 +135,8 @@ class Evidence:
     """Whether the broker lets the message through to the group; None if it did not say."""
     members: list[str] = field(default_factory=list)
     broadcast: bool = False
+    pops: bool = False
+    """Whether its offset moves when messages are handed out, not when they are consumed."""
     most_retries: int | None = None
     retries: list[Position] = field(default_factory=list)
     """In the group's retry topic, the first retry first."""
@@ -350,6 +352,11 @@ class _Judge:
             self._verdict.unknown.append(
                 "when it was consumed: brokers do not keep that; traces would tell (trace=True)"
             )
+            if self._all.pops:
+                self._verdict.unknown.append(
+                    "whether a member holds it still: of POP consumers brokers tell only what they "
+                    "were given"
+                )
             self._verdict.unknown.append(
                 "whether it was consumed, or skipped by a reset or a first start: it is past "
                 "it either way"

@@ -120,6 +120,15 @@ def test_a_retry_waits_by_the_brokers_own_delays() -> None:
     assert verdict.due_ms == NOW - 20_000 + 3_600_000
 
 
+@pytest.mark.parametrize("joint", ["_", "+"])
+def test_what_pop_consumers_did_not_acknowledge_in_time(joint: str) -> None:
+    again = stored(f"%RETRY%billing{joint}orders", at=3, retries=1)
+    _, reach = scene(stored(), again)
+    (verdict,) = told(reach).groups
+    assert (verdict.state, verdict.retries) == (State.WAITING, 1)
+    assert f"%RETRY%billing{joint}orders[broker-a:1] @ 3" in verdict.why[0]
+
+
 def test_delayed_for_its_own_topic_nobody_can_have_it_yet() -> None:
     waits = stored("SCHEDULE_TOPIC_XXXX", REAL_TOPIC="orders", DELAY="2")
     runtime, reach = scene(waits)

@@ -173,6 +173,12 @@ def test_what_cannot_be_known_is_said() -> None:
     assert any("skipped by a reset" in line for line in verdict.unknown)
 
 
+def test_what_pop_consumers_hold_is_not_known() -> None:
+    verdict = judge(of(at(6), pops=True), now_ms=NOW)
+    assert verdict.state is State.PASSED
+    assert any(line.startswith("whether a member holds it still") for line in verdict.unknown)
+
+
 def test_numbers_of_a_verdict() -> None:
     waits = judge(of(at(6), delayed=[DELAYED], most_retries=7), now_ms=NOW)
     assert (waits.retries, waits.most_retries, waits.due_ms) == (2, 7, NOW + 30_000)
