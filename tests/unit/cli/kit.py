@@ -34,6 +34,7 @@ _TEXTS: Final = (
     (re.compile(r"\b[0-9A-F]{32}\b"), "ID"),
     (re.compile(r"(127\.0\.0\.1|localhost):\d+"), "HOST:PORT"),
     (re.compile(r"\b[\w.]+@[\w#@.-]+"), "CLIENT"),
+    (re.compile(r'File "[^"]+", line \d+'), 'File "FILE", line LINE'),
 )
 
 
