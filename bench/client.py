@@ -5,9 +5,13 @@ run, so that the JVM warms up once; everything is done once to warm up before it
 number of a row is the median of its rounds, and the ratio says how many times as fast ours is:
 above 1.00 is faster. Where Java has nothing of the kind, its nearest is what ours is held against.
 
+Beside them, on servers of their own: aiokafka on Kafka, and RocketMQ's gRPC client for Python on
+RocketMQ's proxy. They are fetched when they are first needed; where they do not run, it says so.
+
     ./dev bench client                          everything at 1 KiB; 12 minutes
     ./dev bench client --rows sync,async        some rows
     ./dev bench client --sides rocketmq         one broker
+    ./dev bench client --rows "" --peers        what Python users have elsewhere, alone
     ./dev bench client --short                  every row once, very briefly
     ./dev bench client --table                  what was measured last, from results/client
 
@@ -29,6 +33,7 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple, TypeVar
 
 import _broker_servers as servers
+import _peers
 import jars
 from _broker_servers import NAMES, Side, cpu_seconds
 from _driving import Driver, Failed, JavaDriver, Measured, keep, median, note
@@ -100,6 +105,7 @@ class Plan:
     seconds: float
     warm: float
     count: int
+    peers: bool
 
     @property
     def jobs(self) -> list[Job]:
@@ -192,6 +198,13 @@ def show(rows: Sequence[Row], side: str, rounds: Mapping[Job, list[Measured]]) -
             print(*lines(row, side, rounds[row.ours], rounds[row.java]), sep="\n", flush=True)
 
 
+def show_peer(verb: str, rounds: list[Measured]) -> None:
+    times = "".join(
+        f"   {name} {median(rounds, name):,.0f} µs" for name in ("p50", "p99") if name in rounds[0]
+    )
+    print(f"{verb:<19}{'its own':<10}{median(rounds, 'rate'):>9,.0f}/s{times}", flush=True)
+
+
 def as_json(side: str, rounds: Mapping[Job, list[Measured]]) -> list[dict[str, Any]]:
     return [
         {"side": side, "job": list(job), "rounds": all_} for job, all_ in rounds.items() if all_
@@ -207,6 +220,9 @@ def table() -> None:
     print(HEAD)
     for side, rounds in newest.items():
         show(ROWS, side, rounds)
+        for job, measured in rounds.items():
+            if side == "peers":
+                show_peer(job.verb, measured)
 
 
 # --- the command ----------------------------------------------------------------------------------
@@ -225,6 +241,7 @@ def plan() -> tuple[Plan, bool]:
     parser.add_argument("--seconds", type=float, default=2.5, help="length of a round")
     parser.add_argument("--warm", type=float, default=5.0, help="seconds of warming up a row")
     parser.add_argument("--count", type=int, default=100_000, help="messages that are read")
+    parser.add_argument("--peers", action=argparse.BooleanOptionalAction, default=True)
     parser.add_argument("--short", action="store_true", help="one brief round")
     parser.add_argument("--table", action="store_true", help="print what results/client has")
     chosen = parser.parse_args()
@@ -236,6 +253,7 @@ def plan() -> tuple[Plan, bool]:
         seconds=chosen.seconds,
         warm=chosen.warm,
         count=chosen.count,
+        peers=chosen.peers,
     )
     if chosen.short:
         found = replace(found, rounds=1, seconds=1.0, warm=1.0, count=20_000)
@@ -247,6 +265,21 @@ def _chosen(parser: argparse.ArgumentParser, text: str, known: dict[str, T]) -> 
     if unknown := [name for name in names if name not in known]:
         parser.error(f"there is no {unknown[0]}; there are {', '.join(known)}")
     return [known[name] for name in names]
+
+
+def measure_peers(asked: Plan, found: list[dict[str, Any]]) -> None:
+    """What Python users have elsewhere."""
+    note("peers on servers of their own")
+    for verb, rounds in _peers.measure(
+        size=asked.size,
+        window=WINDOW,
+        rounds=asked.rounds,
+        seconds=asked.seconds,
+        warm=asked.warm,
+        count=asked.count,
+    ):
+        found += as_json("peers", {Job("peers", verb): rounds})
+        show_peer(verb, rounds)
 
 
 def measure(asked: Plan, found: list[dict[str, Any]]) -> None:
@@ -274,7 +307,10 @@ def main() -> int:
     began = time.perf_counter()
     print(HEAD, flush=True)
     try:
-        measure(asked, found)
+        if asked.rows:
+            measure(asked, found)
+        if asked.peers:
+            measure_peers(asked, found)
     except KeyboardInterrupt:
         note("interrupted")
         return 130

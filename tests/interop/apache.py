@@ -66,12 +66,20 @@ class Server:
     """One JVM that runs a main class, its output kept in a file."""
 
     def __init__(
-        self, version: str, main: str, home: Path, *, arguments: list[str], jvm: tuple[str, ...]
+        self,
+        version: str,
+        main: str,
+        home: Path,
+        *,
+        arguments: list[str],
+        jvm: tuple[str, ...],
+        which: str = "server",
     ) -> None:
+        """`which` set of jars it is in."""
         self.name = main.rpartition(".")[2]
         self.log = home / f"{self.name}.log"
         options = (*jvm, *OPENED, f"-Duser.home={home}", f"-Djava.io.tmpdir={home / 'tmp'}")
-        command = jars.java(version, "server", "Tethered", *options, sources=SOURCES)
+        command = jars.java(version, which, "Tethered", *options, sources=SOURCES)
         with self.log.open("ab") as log:
             self._process = subprocess.Popen(
                 [*command, main, *arguments],

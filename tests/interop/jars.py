@@ -27,6 +27,7 @@ VERSIONS: Final = (CURRENT, OLD)
 SETS: Final = {
     "client": ("rocketmq-client",),
     "server": ("rocketmq-tools", "rocketmq-broker", "rocketmq-namesrv"),
+    "proxy": ("rocketmq-proxy", "rocketmq-tools", "rocketmq-namesrv"),
 }
 """What is asked for; everything it depends on comes with it."""
 
