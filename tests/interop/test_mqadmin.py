@@ -37,7 +37,6 @@ GROUP: Final = "GID_orders"
 
 SHOWS_EXCEPTIONS: Final = {
     *("queryMsgById", "queryMsgByUniqueKey", "queryMsgByOffset"),  # of groups they cannot ask
-    "consumerStatus",  # the same
     "clusterRT",  # it does not end by itself, and is interrupted
 }
 """Commands that do what they are for, and print exceptions as well."""
