@@ -333,3 +333,27 @@ def test_a_micro_batch_is_repeated_by_a_driver_that_knows_nothing_yet(ours):
     with direct.Stream(start, **how) as again:
         found = direct.table(again.tasks, again.driver.partitions(start, end))
     assert direct.bodies(found) == numbers(0, 1_000)
+
+
+def test_a_queue_that_was_made_anew_is_a_loss_in_a_running_query(ours, caplog):
+    ours.make(queues=1)
+    ours.send(numbers(0, 10))
+    how = ours.options | {"startingOffsets": "earliest", "columns": "body", "idleWait": "50ms"}
+    with direct.Stream(**how) as stream:
+        assert stream.step().num_rows == 10
+        with ours.admin() as admin:
+            admin.delete_topic(ours.topic)
+        ours.make(queues=1)
+        ours.send(numbers(0, 3))
+        begun = time.monotonic()
+        with pytest.raises(DataLost, match=r"7 messages of .* are lost, offsets 3 to 9"):
+            while True:
+                assert stream.step().num_rows == 0
+                assert time.monotonic() - begun < PATIENCE
+        assert time.monotonic() - begun >= 2.5  # a broker that has just started gets a moment
+        with direct.Stream(stream.at, **how, failOnDataLoss=False, brokerTimeout=0) as on:
+            with caplog.at_level(logging.WARNING):
+                on.step()
+            assert "offsets 3 to 9: the query has read up to there" in caplog.text
+            ours.send(numbers(3, 5))
+            assert direct.bodies(on.step()) == numbers(3, 5)

@@ -34,6 +34,8 @@ from gantrymq.wire.columns import decode
 log = logging.getLogger("gantrymq.spark")
 
 _HELD_MS: Final = 15_000
+_CATCH_UP: Final = 3.0
+"""Seconds that a queue has to come to where the query left it."""
 _POLLED: Final = 64
 """Queues that a pull is left with; news of the others are found by the next look."""
 _SAMPLED: Final = 8
@@ -53,6 +55,8 @@ class Watch:
         self._looked_at = 0.0
         self._since: dict[str, float] = {}
         """Brokers that are away, and since when."""
+        self._behind: dict[MessageQueue, float] = {}
+        """Queues that end before where the query is, and since when."""
         self._polls: dict[MessageQueue, tuple[int, asyncio.Task[PullReply]]] = {}
         self._group = options.source.group or TOOLS_GROUP
         self.ends: Positions = {}
@@ -92,9 +96,9 @@ class Watch:
         begun = time.monotonic()
         while True:
             found = await self._go_on(at)
-            if not self._since:
+            if not self._since and not self._behind:
                 return found
-            if time.monotonic() - begun > self._source.broker_timeout:
+            if self._since and time.monotonic() - begun > self._source.broker_timeout:
                 raise NoAddress(f"brokers {', '.join(sorted(self._since))} are away")
             await asyncio.sleep(0.2)
 
@@ -117,6 +121,9 @@ class Watch:
             if end is None or (end < at[queue] and queue.broker in answers.replicas):
                 found[queue] = at[queue]  # it waits
                 continue
+            if self._may_catch_up(queue, behind=end < at[queue]):
+                found[queue] = at[queue]
+                continue
             found[queue] = self.ends[queue] = end
             if end < at[queue]:
                 why = f"the query has read up to there, and the queue ends at {end:,}"
@@ -129,6 +136,17 @@ class Watch:
                 found[queue], self.ends[queue] = bounds.least, bounds.end
         self._note_away(failures, {queue.broker for queue in answers.found})
         return found
+
+    def _may_catch_up(self, queue: MessageQueue, *, behind: bool) -> bool:
+        """Whether to wait for a queue that ends too early: its broker may have just started."""
+        if not behind:
+            self._behind.pop(queue, None)
+            return False
+        since = self._behind.setdefault(queue, time.monotonic())
+        if time.monotonic() - since < min(_CATCH_UP, self._source.broker_timeout):
+            return True
+        del self._behind[queue]
+        return False
 
     async def _those_gone(
         self, gone: Iterable[MessageQueue], at: Positions, layout: Layout
