@@ -154,7 +154,8 @@ class Copier:
         """`origin` is the topic of all messages; None where each knows its own."""
         self._reach = session.admin.reach
         self.kind, self.name = parsed(into)
-        self._origin = origin
+        self.name = session.wrapped(self.name)
+        self._origin = None if origin is None else session.wrapped(origin)
         self._destinations: dict[str, Destination] = {}
 
     def __call__(self, message: ReceivedMessage) -> None:

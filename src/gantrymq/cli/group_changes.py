@@ -110,7 +110,10 @@ def mode(session: Session, group: str, topic: str, mode: str, share_queues: int)
         return None
     session.admin.group_settings(group)
     setting = RequestMode(
-        topic=topic, group=group, mode=MessageRequestMode(mode.upper()), shared_queues=share_queues
+        topic=session.wrapped(topic),
+        group=session.wrapped(group),
+        mode=MessageRequestMode(mode.upper()),
+        shared_queues=share_queues,
     )
 
     async def ask(name: str) -> Any:

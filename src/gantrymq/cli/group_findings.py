@@ -272,7 +272,7 @@ def given_up(scene: Scene) -> Iterator[Finding]:
     from gantrymq.protocol.names import dead_letter_topic
     from gantrymq.runtime import run_blocking
 
-    topic = dead_letter_topic(scene.group)
+    topic = scene.session.wrapped(dead_letter_topic(scene.group))
     dead = run_blocking(stored_in(scene.session.admin.reach, topic))
     if dead:
         yield scene.find(

@@ -273,7 +273,7 @@ def ranges(session: Session, topic: str, choice: Choice) -> list[Range]:
 
     admin = session.admin
     status = admin.topic_status(topic)
-    at = run_blocking(brokers_of(admin.reach, topic))
+    at = run_blocking(brokers_of(admin.reach, session.wrapped(topic)))
     found = []
     for state in status.queues:
         queue = state.queue

@@ -139,14 +139,15 @@ def cq(
     from gantrymq.protocol.statistics import QueryConsumeQueue
     from gantrymq.runtime import run_blocking
 
-    reach = session.admin.reach
+    reach, topic = session.admin.reach, session.wrapped(topic)
     at = run_blocking(brokers_of(reach, topic))
     name = broker or next(iter(at))
     if name not in at:
         from gantrymq.errors import InvalidInput
 
         raise InvalidInput(f"broker {name!r} has no topic {topic}; {', '.join(at)} has")
-    request = QueryConsumeQueue(topic=topic, queue_id=queue, index=start, count=count, group=group)
+    reader = None if group is None else session.wrapped(group)
+    request = QueryConsumeQueue(topic=topic, queue_id=queue, index=start, count=count, group=reader)
     said = run_blocking(reach.ask(at[name], request))
     rows = [
         {

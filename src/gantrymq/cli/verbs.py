@@ -97,6 +97,12 @@ class Session:
             self._admin = self._stack.enter_context(admin)
         return self._admin
 
+    def wrapped(self, name: str) -> str:
+        """A topic's or group's name as brokers know it, for requests that no method wraps."""
+        from gantrymq.protocol import names as protocol_names
+
+        return protocol_names.wrap(self.admin.reach.namespace, name)
+
     def reader(self, **how: Any) -> Reader:
         """Reads parts of topics."""
         from gantrymq.client.reader import Reader

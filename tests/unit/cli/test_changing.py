@@ -415,3 +415,29 @@ def test_loads_are_measured(cli: Cli) -> None:
     assert (both["messages"], both["received"]) == (30, 30)
     assert both["p50"] < 10
     assert cli("bench", "send", "b-load", "--broker", "nobody", "--count", "1", code=2).err
+
+
+def test_all_of_it_works_in_a_namespace(cli: Cli) -> None:
+    space = f"rmq://{cli.environ['NAMESRV_ADDR']}/space"
+
+    def inside(*words: object, code: int = 0) -> Any:
+        return cli.json(*words, "-n", space, code=code)
+
+    inside("topic", "create", "n-orders", "--queues", "1")
+    cli("message", "send", "n-orders", "--body", "one", "--key", "k", "-n", space)
+    assert cli.json("topic", "list", "--like", "*n-orders")[0]["topic"] == "space%n-orders"
+    assert [one["topic"] for one in inside("topic", "list")] == ["n-orders"]
+    (one,) = inside("message", "cat", "n-orders")
+    assert inside("message", "get", "--topic", "n-orders", "--key", "k")["id"] == one["id"]
+    inside("group", "create", "n-billing")
+    cli("group", "mode", "n-billing", "n-orders", "pull", "-n", space)
+    assert inside("storage", "cq", "n-orders", "0")["entries"][0]["offset"] == 0
+    cli("replay", "n-orders", "--into", "group=n-again", "-y", "-n", space)
+    found: list[str] = []
+    with gantry.Consumer(
+        space, group="n-again", start="latest", topics="n-orders",
+        handler=lambda message: found.append(message.topic),
+    ):  # fmt: skip
+        until(lambda: len(found) == 1)
+    assert "%RETRY%space%n-again" in cli("topic", "list", "-a").out
+    assert inside("group", "explain", "n-again")["findings"]
