@@ -145,3 +145,13 @@ def test_open_transactions_are_told_from_their_topics(
         until(lambda: [one["keys"] for one in cli.json(*listing)] == [["tx-open"]])
         producer_of = cli.json("client", "list", "--producer", "--group", "cli-tx")
         assert [one["client_id"] for one in producer_of] == [producer.client_id]
+
+
+def test_messages_that_wait_for_their_time_are_listed(cli: Cli, there: World) -> None:
+    cli("topic", "create", "cli-waits", "--queues", "1")
+    cli("message", "send", "cli-waits", "--body", "x", "--delay", "2h", "--key", "late")
+    listing = ("timer", "list", "--topic", "cli-waits")
+    until(lambda: [one["keys"] for one in cli.json(*listing)] == [["late"]])
+    (one,) = cli.json(*listing)
+    assert 7000 < one["left"] <= 7200
+    assert cli.json(*listing, "--next", "1h") == []

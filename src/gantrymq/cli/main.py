@@ -36,6 +36,7 @@ NOUNS: Final = {
     "message": Noun("gantrymq.cli.messages", "Messages: send, find, follow, search, export."),
     "dlq": Noun("gantrymq.cli.dlq", "Dead letters: look at them, have them consumed again."),
     "transaction": Noun("gantrymq.cli.transactions", "Transactions that are open."),
+    "timer": Noun("gantrymq.cli.timers", "Messages that wait for their time."),
     "replay": Noun("gantrymq.cli.replay", "Copy a time range into a topic, or for one group."),
     "cluster": Noun("gantrymq.cli.clusters", "Clusters at a glance."),
     "broker": Noun("gantrymq.cli.brokers", "Run a broker, or look after running ones."),
@@ -88,6 +89,8 @@ class Nouns(click.Group):
 @click.group(
     cls=Nouns,
     params=global_options(),
+    epilog="Exit codes: 0 done, 1 failed, 2 used wrongly, 3 not there, 4 refused for safety, 5 no "
+    "answer in time, 6 done at some servers only, 130 ended by Ctrl-C.",
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
 @click.version_option(gantrymq.__version__, "-V", "--version", message="gantry %(version)s")

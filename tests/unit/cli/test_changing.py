@@ -441,3 +441,32 @@ def test_all_of_it_works_in_a_namespace(cli: Cli) -> None:
         until(lambda: len(found) == 1)
     assert "%RETRY%space%n-again" in cli("topic", "list", "-a").out
     assert inside("group", "explain", "n-again")["findings"]
+
+
+def test_messages_that_wait_for_their_time_are_listed_and_taken_back(cli: Cli) -> None:
+    cli("topic", "create", "w-orders", "--queues", "1")
+    for delay, key in (("2h", "late"), ("30m", "soon"), ("2d", "later")):
+        cli("message", "send", "w-orders", "--body", "x", "--delay", delay, "--key", key)
+    url = f"rmq://{cli.environ['NAMESRV_ADDR']}"
+    with gantry.Producer(url, group="w-shop") as producer:
+        producer.send("w-orders", b"x", delay_level=18, keys="level")  # two hours
+    listing = ("timer", "list", "--topic", "w-orders")
+    until(lambda: len(cli.json(*listing)) == 4)
+    found = cli.json(*listing)
+    assert found[0]["keys"] == ["soon"]
+    assert {one["keys"][0]: one["level"] for one in found} == {
+        "soon": None, "late": None, "level": 18, "later": None,
+    }  # fmt: skip
+    assert 7100 < next(one["left"] for one in found if one["level"]) <= 7200
+    assert [one["keys"] for one in cli.json(*listing, "--next", "1h")] == [["soon"]]
+    counted = cli.json("timer", "histogram", "--topic", "w-orders")
+    assert [(one["within"], one["messages"]) for one in counted] == [
+        ("1h", 1),
+        ("6h", 2),
+        ("1w", 1),
+    ]
+    assert "due" in cli("timer", "cancel", found[0]["id"], "--dry-run").err
+    assert "is taken back" in cli("timer", "cancel", found[0]["id"]).err
+    until(lambda: len(cli.json(*listing)) == 3)
+    assert cli("timer", "cancel", found[0]["id"], code=3).err
+    assert bodies(cli, "w-orders") == []
