@@ -33,6 +33,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import cycle
 from pathlib import Path
 from typing import Any, Final
 
@@ -76,6 +77,7 @@ class Wire:
         self._socket = socket.create_connection(split_address(address), timeout=PATIENCE)
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._connection = Connection()
+        self._ahead = 0  # answers that came with others
 
     def write(self, *frames: bytes) -> None:
         """Send these."""
@@ -83,6 +85,7 @@ class Wire:
 
     def read(self, count: int) -> None:
         """Wait for so many answers."""
+        count -= self._ahead
         while count > 0:
             data = self._socket.recv(1 << 18)
             if not data:
@@ -93,6 +96,7 @@ class Wire:
                 if answer.code != 0:
                     raise ValueError(f"the broker said {answer.code}: {answer.remark}")
                 count -= 1
+        self._ahead = -count
 
     def close(self) -> None:
         """End it."""
@@ -146,9 +150,9 @@ class Subject:
         self.size = size
         self.messages = messages
         self.side: Side = servers.start(GANTRY, "async")
-        ours = self.side.servers
-        assert isinstance(ours, Gantry)
-        self.broker = ours.broker
+        assert isinstance(self.side.servers, Gantry)
+        self.ours = self.side.servers
+        self.broker = self.ours.broker
         self.wire = Wire(self.broker)
         self.wires = [self.wire]
 
@@ -175,6 +179,7 @@ class Subject:
         """End it all."""
         for wire in self.wires:
             wire.close()
+        self.ours.kill()  # stopping in good order is not what is measured here
         self.side.close()
 
 
@@ -235,10 +240,11 @@ class Connections(Subject):
 
 
 class Groups(Subject):
-    """Many groups of one topic, each with a consumer of its own connection."""
+    """Many groups of one topic, over a few connections: these have a row of their own."""
 
     KEPT: Final = 3200
     """Messages that all groups read."""
+    MOST_CONNECTIONS: Final = 32
 
     def prepare(self) -> None:
         self.make_topic("t", 1)
@@ -247,11 +253,11 @@ class Groups(Subject):
         in_windows(self.wire, [self._send_one], self.KEPT)
         self._groups = [f"group-{number}" for number in range(self.size)]
         self._offset = 0
-        for group in self._groups:
-            wire = Wire(self.broker)
+        self.wires += [Wire(self.broker) for _ in range(min(self.size, self.MOST_CONNECTIONS))]
+        self._members = list(zip(self._groups, cycle(self.wires[1:]), strict=False))
+        for group, wire in self._members:
             wire.write(frame(_heartbeat(group)))
             wire.read(1)
-            self.wires.append(wire)
 
     def works(self) -> dict[str, Work]:
         return {"read": self._read, "wait": self._wait, "send": self._send}
@@ -260,7 +266,7 @@ class Groups(Subject):
         pulls = 8 * self.messages // WINDOW
         places = [
             (wire, pull_frame(group, "t", 0, offset, _SUBSCRIBED, WINDOW))
-            for number, (group, wire) in enumerate(zip(self._groups, self.wires[1:], strict=True))
+            for number, (group, wire) in enumerate(self._members)
             for offset in [number * WINDOW % self.KEPT]
         ]
         for number in range(pulls):
@@ -272,11 +278,11 @@ class Groups(Subject):
     def _wait(self) -> int:
         rounds = max(1, self.messages // 4 // self.size)
         for _ in range(rounds):
-            for group, wire in zip(self._groups, self.wires[1:], strict=True):
+            for group, wire in self._members:
                 wire.write(pull_frame(group, "news", 0, self._offset, _SUBSCRIBED | _WAITS, 1))
             self.wire.write(self._news)
             self.wire.read(1)
-            for wire in self.wires[1:]:
+            for _, wire in self._members:
                 wire.read(1)
             self._offset += 1
         return rounds * self.size
