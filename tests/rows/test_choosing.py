@@ -88,7 +88,7 @@ def test_a2_retry_skips_the_broker_that_failed(site: Site) -> None:
     refuse_everything(site.tap(NORTH))
     noted = Noting()
     producer = site.producer(hooks=[noted])
-    receipts = [producer.send(site.topic, b"hello") for _ in range(8)]
+    receipts = [producer.send(site.topic, b"hello") for _ in range(12)]
     assert {receipt.queue.broker for receipt in receipts} == {SOUTH}
     for before, after in itertools.pairwise(noted.brokers):
         assert NORTH not in (before, after) or before != after
