@@ -268,6 +268,27 @@ def test_consumers_go_on_after_a_restart(what, ordered, memory, tmp_path):
     memory.run(main())
 
 
+def test_a_broker_whose_route_was_gone_is_read_again_within_seconds(memory, tmp_path):
+    """It is gone when the name server comes back, and so in no route until it registers again."""
+
+    async def main() -> None:
+        seen, loop = Seen(), asyncio.get_running_loop()
+        async with Site(memory, tmp_path, ("a", "b"), registering__interval="1s") as site:
+            await site.topic()
+            async with site.consumer(seen):
+                await site.stop("a")
+                await site.stop_names()
+                await asyncio.sleep(2)
+                await site.start_names()
+                await asyncio.sleep(3)  # broker b registers, and its route is looked at
+                await site.start("a")
+                bodies, began = await site.send(4), loop.time()
+                await soon(lambda: seen.has(bodies))
+                assert loop.time() - began < 8, "and not at the next look at the routes"
+
+    memory.run(main())
+
+
 def test_a_broker_that_went_silent(memory, tmp_path):
     """Pulls that hang are given up, and asked again when it speaks."""
 
