@@ -45,6 +45,7 @@ NOUNS: Final = {
     "apply": Noun("gantrymq.cli.declared", "Make topics and groups what a file says."),
     "storage": Noun("gantrymq.cli.storage", "Look into stores: verify, measure, dump."),
     "bench": Noun("gantrymq.cli.bench", "Measure how fast a cluster is, from here."),
+    "simulate": Noun("gantrymq.cli.simulate", "Try load balancing on clusters of any size."),
     "doctor": Noun("gantrymq.cli.doctor", "Is the cluster well? Each finding with its remedy."),
     "explain": Noun("gantrymq.cli.explain", "Why: a message, a group, a topic."),
     "mqadmin": Noun("gantrymq.cli.mqadmin", "RocketMQ's old command names, done by the new ones."),
