@@ -11,6 +11,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from pathlib import Path
 from types import TracebackType
@@ -128,6 +129,24 @@ class Kafka:
         self._run(
             "org.apache.kafka.tools.TopicCommand", *arguments, "--partitions", str(partitions)
         )
+
+    def trickle(self, topic: str, size: int, rate: int, stop: threading.Event) -> None:
+        """Send so many messages a second until `stop`."""
+        options = {
+            "--topic": topic,
+            "--num-records": str(10_000_000),
+            "--record-size": str(size),
+            "--throughput": str(rate),
+            "--producer-props": f"bootstrap.servers={self.address}",
+        }
+        main = "org.apache.kafka.tools.ProducerPerformance"
+        command = [jars.tool("java"), "-Xmx256m", "-cp", self._path, main]
+        command += [part for option in options.items() for part in option]
+        with subprocess.Popen(
+            command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, cwd=self.home
+        ) as process:
+            stop.wait()
+            process.kill()
 
     def _run(self, main: str, *arguments: str) -> None:
         command = [jars.tool("java"), "-Xmx256m", "-cp", self._path, main, *arguments]

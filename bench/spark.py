@@ -126,9 +126,8 @@ class KafkasOwn:
 
     name = "kafka"
 
-    def __init__(self, spark: SparkSession) -> None:
+    def __init__(self) -> None:
         self._kafka = _kafka.Kafka()
-        self._spark = spark
         self.pids = self._kafka.pids
         self._options = {"kafka.bootstrap.servers": self._kafka.address}
 
@@ -148,20 +147,8 @@ class KafkasOwn:
         return reader.option("maxOffsetsPerTrigger", limit) if limit else reader
 
     def trickle(self, topic: str, stop: threading.Event) -> None:
-        """By Kafka's own client inside of Spark's JVM."""
-        jvm: Any = self._spark.sparkContext._jvm
-        conf = jvm.java.util.Properties()
-        conf.put("bootstrap.servers", self._options["kafka.bootstrap.servers"])
-        for part in ("key", "value"):
-            name = "org.apache.kafka.common.serialization.StringSerializer"
-            conf.put(f"{part}.serializer", name)
-        producer = jvm.org.apache.kafka.clients.producer.KafkaProducer(conf)
-        try:
-            while not stop.wait(_LOW_RATE):
-                record = jvm.org.apache.kafka.clients.producer.ProducerRecord(topic, "x" * 1000)
-                producer.send(record)
-        finally:
-            producer.close()
+        """By Kafka's own tool, in a JVM of its own."""
+        self._kafka.trickle(topic, 1000, round(1 / _LOW_RATE), stop)
 
     def close(self) -> None:
         self._kafka.close()
@@ -344,13 +331,13 @@ def report(plan: Plan) -> bool:
 
 
 @contextlib.contextmanager
-def sides_of(names: list[str], spark: SparkSession) -> Iterator[list[Side]]:
+def sides_of(names: list[str]) -> Iterator[list[Side]]:
     with contextlib.ExitStack() as stack:
         found: list[Side] = []
         for name in names:
             side: Side
             if name == "kafka":
-                side = KafkasOwn(spark)
+                side = KafkasOwn()
             elif name == "gantry":
                 up = Gantry("flow.enabled=false")
                 side = RocketMQ(name, up, [up.facts["pid"]])
@@ -411,8 +398,11 @@ def main() -> int:
         conf["spark.jars"] = ",".join(map(str, _kafka.connector_jars()))
     try:
         spark = gantrymq.spark.session("bench", master="local[2]", conf=conf)
-        with sides_of(plan.sides, spark) as sides:
-            Bench(plan, spark, sides, home).run()
+        with sides_of(plan.sides) as sides:
+            try:
+                Bench(plan, spark, sides, home).run()
+            except (KeyboardInterrupt, SystemExit) as ended:
+                say(f"not finished: {ended!r}")
             say(f"a Python worker of Spark took {worker_memory():,.0f} MB at most")
         held = report(plan)
         keep(plan)
