@@ -45,14 +45,19 @@ class Plain(Load):
             peer,
             SendMessage(
                 group="crash", topic=topic, queue_id=queue_id, born_ms=_now_ms(),
-                body=self._body(number),
+                body=self._body(number), properties=self._properties(number),
             ),
         )  # fmt: skip
         self._answered(number, topic, queue_id, reply.offset, reply.message_id)
 
     async def _batch(self, peer: Peer, topic: str, queue_id: int) -> None:
         numbers = [self.number() for _ in range(self.random.randrange(2, 12))]
-        body = batch.encode([BatchMessage(self._body(number)) for number in numbers])
+        body = batch.encode(
+            [
+                BatchMessage(self._body(number), self._properties(number).encode())
+                for number in numbers
+            ]
+        )
         reply = await self.ask(
             peer,
             SendBatch(group="crash", topic=topic, queue_id=queue_id, born_ms=_now_ms(), body=body),
@@ -65,6 +70,13 @@ class Plain(Load):
     def _body(self, number: int) -> bytes:
         size = 20_000 if self.random.random() < 0.03 else self.random.randrange(1500)
         return b"%d:" % number + b"x" * size
+
+    def _properties(self, number: int) -> str:
+        """Mostly what Java's clients send, which brokers store the quick way; or nothing."""
+        if self.random.random() < 0.3:
+            return ""
+        tag = self.random.choice(("", "TAGS\x01a\x02", "TAGS\x01b\x02"))
+        return f"UNIQ_KEY\x01{number:032X}\x02WAIT\x01true\x02{tag}"
 
     def _answered(
         self, number: int, topic: str, queue_id: int, offset: int, message_id: str

@@ -99,7 +99,10 @@ def iterate(buffer: Buffer) -> Iterator[BatchMessage]:
                 f"properties of {property_size} bytes and a body of {body_size} bytes "
                 f"do not make {size} bytes",
             )
-        yield BatchMessage(data[at + _HEAD_SIZE : body_end], data[body_end + 2 : at + size], flag)
+        # what `BatchMessage(…)` does, in half the time
+        yield tuple.__new__(
+            BatchMessage, (data[at + _HEAD_SIZE : body_end], data[body_end + 2 : at + size], flag)
+        )
         at += size
 
 
