@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from gantrymq.cli.message_sends import pace
+from gantrymq.cli import screen
 from gantrymq.cli.message_shapes import Choice, Range
 from gantrymq.errors import ConfigError, InvalidInput
 
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from gantrymq.model import ReceivedMessage
 
 _KEPT_EVERY: Final = 1.0
+_LOOK: Final = 0.1
 _FIELDS: Final = ("tag", "sql", "where", "text", "decode", "message")
 
 
@@ -121,23 +122,40 @@ class Run:
 
     def work(self, session: Session, copy: Callable[[ReceivedMessage], None], bar: Any) -> None:
         """Copy until it is done, the limit is reached, or somebody stops it."""
-        reader, meant = self.choice.reader(session), self.choice.test()
-        start, before = time.monotonic(), self.copied
         try:
-            for number, one in enumerate(self.ranges):
-                for message in reader.messages(*one):
-                    if self.limit is not None and self.copied >= self.limit:
-                        return
-                    if meant(message):
-                        pace(start, self.copied - before, self.rate)
-                        copy(message)
-                        self.copied += 1
-                    else:
-                        self.passed += 1
-                    self._note(number, message.offset + 1, bar)
-                self._note(number, one.end, bar)
+            with screen.gently() as stopping:
+                self._work(session, copy, bar, stopping)
         finally:
             self.save()
+
+    def _work(
+        self,
+        session: Session,
+        copy: Callable[[ReceivedMessage], None],
+        bar: Any,
+        stopping: screen.Stopping,
+    ) -> None:
+        reader, meant = self.choice.reader(session), self.choice.test()
+        start, before = time.monotonic(), self.copied
+        for number, one in enumerate(self.ranges):
+            for message in reader.messages(*one):
+                if self.limit is not None and self.copied >= self.limit:
+                    return
+                if meant(message):
+                    self._wait(start, self.copied - before, stopping)
+                    copy(message)
+                    self.copied += 1
+                else:
+                    self.passed += 1
+                self._note(number, message.offset + 1, bar)
+                stopping.check()
+            self._note(number, one.end, bar)
+
+    def _wait(self, start: float, number: int, stopping: screen.Stopping) -> None:
+        """Wait for the turn of this copy, looking now and then whether to stop."""
+        while self.rate and (ahead := start + number / self.rate - time.monotonic()) > 0:
+            stopping.check()
+            time.sleep(min(ahead, _LOOK))
 
     def _note(self, number: int, offset: int, bar: Any) -> None:
         one = self.ranges[number]

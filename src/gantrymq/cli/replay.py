@@ -108,6 +108,7 @@ def _make_group(session: Session, name: str) -> None:
 
 def carry_out(session: Session, run: Run, copier: Copier, again: str) -> int:
     """Do it, with a bar; stopped early, it says how to go on."""
+    run.save()  # so that there is a file to go on with, whenever it is stopped
     try:
         with session.bar("copying", run.left) as bar:
             run.work(session, copier, bar)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -108,6 +110,39 @@ def progress_text(done: int, total: int | None, seconds: float) -> str:
         return f"{done:,}, {rate:,.0f}/s"
     left = f", {times.span_text((total - done) / rate)} left" if rate and done < total else ""
     return f"{done:,} of {total:,} ({100 * done / total:.0f} %), {rate:,.0f}/s{left}"
+
+
+class Stopping:
+    """Whether Ctrl-C was pressed; pressed again, it is as always."""
+
+    def __init__(self) -> None:
+        self.asked = False
+
+    def __call__(self, number: int, frame: object) -> None:  # noqa: ARG002 - a handler's arguments
+        """Take the signal."""
+        if self.asked:
+            raise KeyboardInterrupt
+        self.asked = True
+        note("stopping after the message under way; Ctrl-C again stops at once")
+
+    def check(self) -> None:
+        """Stop here, if that was asked for."""
+        if self.asked:
+            raise KeyboardInterrupt
+
+
+@contextmanager
+def gently() -> Iterator[Stopping]:
+    """Have the first Ctrl-C wait until the block looks whether it came."""
+    stopping = Stopping()
+    if threading.current_thread() is not threading.main_thread():
+        yield stopping
+        return
+    before = signal.signal(signal.SIGINT, stopping)
+    try:
+        yield stopping
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 @contextmanager
