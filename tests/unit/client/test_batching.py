@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 from gantrymq.client.batching import Batcher
-from gantrymq.client.messages import How
+from gantrymq.client.messages import PLAINLY, How
 from gantrymq.client.producing import Channel
-from gantrymq.errors import NoRoute, SendFailed
+from gantrymq.errors import NoRoute, ReplyError, SendFailed
 from gantrymq.flows.sending import Choice
 from gantrymq.model import Message
 from gantrymq.protocol.sending import SendBatch, SendReply
@@ -39,10 +40,10 @@ def stored(request: SendBatch) -> SendReply:
     return SendReply(message_id=ids, queue_id=request.queue_id, offset=0)
 
 
-def made(rig: Rig) -> Batcher:
+def made(rig: Rig, **how: Any) -> Batcher:
     for broker in rig.places.brokers:
         rig.world.answer(f"{broker}:1", SendBatch, stored)
-    return Batcher(Channel(rig.world, rig.sender), linger=0.01, size=1 << 20, timeout=3.0)
+    return Batcher(Channel(rig.world, rig.sender), linger=0.01, size=1 << 20, timeout=3.0, **how)
 
 
 def order_of(rig: Rig) -> list[bytes]:
@@ -99,5 +100,56 @@ def test_nobody_waits_for_one_whose_lookup_failed() -> None:
         found = await asyncio.gather(*sends, return_exceptions=True)
         assert [type(one) for one in found] == [SendFailed] * 3
         assert all(isinstance(one.__cause__, NoRoute) for one in found)  # type: ignore[union-attr]
+
+    run_on("asyncio", main())
+
+
+def test_what_is_begun_is_told_of_once_for_a_batch() -> None:
+    async def main() -> None:
+        rig = Rig("a")
+        ended: list[tuple[int, int, BaseException | None]] = []
+        batcher = made(rig, ended=lambda *one: ended.append(one))
+        begun = [batcher.begin(Message("orders", b"x" * size), PLAINLY) for size in (1, 2, 3)]
+        awaited = asyncio.create_task(batcher.send(Message("orders", b"xxxx"), PLAINLY))
+        await asyncio.sleep(0)
+        assert len(rig.requests) == 0
+        await batcher.flush()
+        assert ended == [(3, 6, None)]
+        receipts = [one.result() for one in begun if one is not None] + [await awaited]
+        assert [one.offset for one in receipts] == [0, 1, 2, 3]
+        assert len({one.message_id for one in receipts}) == 4
+        assert order_of(rig) == [b"x", b"xx", b"xxx", b"xxxx"]
+
+    run_on("asyncio", main())
+
+
+def test_what_is_begun_and_fails_is_told_of() -> None:
+    async def main() -> None:
+        rig = Rig("a")
+        ended: list[tuple[int, int, BaseException | None]] = []
+        batcher = made(rig, ended=lambda *one: ended.append(one))
+        refused = ReplyError.for_code(13, "no")
+        rig.world.answer("a:1", SendBatch, refused)
+        begun = batcher.begin(Message("orders", b"hello"), PLAINLY)
+        await batcher.flush()
+        ((messages, size, error),) = ended
+        assert (messages, size) == (1, 5)
+        assert isinstance(error, SendFailed)
+        assert begun is not None
+        assert begun.exception() is error
+
+    run_on("asyncio", main())
+
+
+def test_one_whose_queue_has_to_be_looked_up_is_not_begun() -> None:
+    async def main() -> None:
+        rig = Rig("a")
+        batcher = made(rig)
+        rig.places.known = False
+        assert batcher.begin(Message("orders", b"hello"), IN_ORDER) is None
+        rig.places.known = True
+        assert batcher.begin(Message("orders", b"hello"), IN_ORDER) is not None
+        await batcher.flush()
+        assert order_of(rig) == [b"hello"]
 
     run_on("asyncio", main())
