@@ -43,6 +43,7 @@ RESULTS: Final = HERE.parent / "results" / "client"
 OURS: Final = "gantry"
 JAVA: Final = "java"
 QUEUES: Final = 8
+_ATTEMPTS: Final = 3
 WINDOW: Final = 512
 READ: Final = frozenset(("consume", "lists", "threads", "lite", "polls", "arrow"))
 """Verbs that read a topic which has been filled."""
@@ -133,12 +134,21 @@ class Bench:
             java.do("fill", topic="bench-read", count=plan.count, threads=4, batch=32, **at)
         for job in plan.jobs:
             note(f"{self._side.name}: warming up {job.client} {job.verb}")
-            self._once(job, plan.warm)
+            self._patiently(job, plan.warm)
         for number in range(plan.rounds):
             for job in plan.jobs if number % 2 == 0 else reversed(plan.jobs):
-                one = self._once(job, plan.seconds)
+                one = self._patiently(job, plan.seconds)
                 self.rounds[job].append(one)
                 note(f"{self._side.name}: round {number + 1}, {told(job, one)}")
+
+    def _patiently(self, job: Job, seconds: float) -> Measured:
+        """Once; again if it failed: a broker that was held up refuses messages for a while."""
+        for _ in range(_ATTEMPTS - 1):
+            try:
+                return self._once(job, seconds)
+            except Failed as failure:
+                note(f"{self._side.name}: again, since {failure}")
+        return self._once(job, seconds)
 
     def _once(self, job: Job, seconds: float) -> Measured:
         driver = self._drivers[job.client]
