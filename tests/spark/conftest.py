@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import sys
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Protocol
@@ -112,12 +113,21 @@ class Place:
         return name
 
     def send(self, bodies: list[bytes], topic: str | None = None, **how: Any) -> None:
-        """Messages, in batches, by our own producer."""
+        """Messages, in batches, by our own producer; readers can see them when this returns."""
+        wanted = self._end(topic or self.topic) + len(bodies)
         messages = [gantry.Message(topic or self.topic, body, **how) for body in bodies]
         settings: dict[str, Any] = {"name_servers": self.name_server, "send_timeout": 20}
         with gantry.Producer(group="spark-tests", **settings) as producer:
             for at in range(0, len(messages), 500):
                 producer.send_batch(messages[at : at + 500])
+        deadline = time.monotonic() + 60
+        while self._end(topic or self.topic) < wanted:  # queues follow the log a moment later
+            assert time.monotonic() < deadline, "the messages do not come up in their queues"
+            time.sleep(0.02)
+
+    def _end(self, topic: str) -> int:
+        with gantry.Reader(name_servers=self.name_server) as reader:
+            return sum(reader.bounds(queue).end for queue in reader.queues(topic))
 
     def reader(self, **options: Any) -> DataFrameReader:
         """A batch reader."""
