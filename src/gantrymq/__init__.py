@@ -27,6 +27,9 @@ if TYPE_CHECKING:
     from gantrymq.client.pull_consumer import AsyncPullConsumer as AsyncPullConsumer
     from gantrymq.client.reader import AsyncReader as AsyncReader
     from gantrymq.client.reader import Reader as Reader
+    from gantrymq.client.simple_consumer import AsyncSimpleConsumer as AsyncSimpleConsumer
+    from gantrymq.client.simple_consumer import PoppedMessage as PoppedMessage
+    from gantrymq.client.simple_consumer import SimpleConsumer as SimpleConsumer
     from gantrymq.client.sync_consumer import Consumer as Consumer
     from gantrymq.client.sync_producer import Producer as Producer
     from gantrymq.client.sync_pull_consumer import PullConsumer as PullConsumer
@@ -65,6 +68,9 @@ _PLACES: Final = {
     "gantrymq.client.sync_producer": ("Producer",),
     "gantrymq.client.pull_consumer": ("AsyncPullConsumer",),
     "gantrymq.client.reader": ("AsyncReader", "Reader"),
+    "gantrymq.client.simple_consumer": (
+        "AsyncSimpleConsumer", "PoppedMessage", "SimpleConsumer",
+    ),
     "gantrymq.client.sync_pull_consumer": ("PullConsumer",),
     "gantrymq.client.table_view": ("AsyncTableView", "TableView"),
     "gantrymq.model": (

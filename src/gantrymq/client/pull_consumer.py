@@ -12,9 +12,9 @@ Asking for more says that what was given before is dealt with; so does `commit()
 call before the end. Whatever is not known to be dealt with is given again.
 
 It either subscribes to topics, whose queues the members of its group share, or is assigned queues,
-which it reads alone and whoever else does. RocketMQ 5 has a *simple consumer*, too, which is
-another thing: it receives and acknowledges single messages, which its broker keeps invisible
-meanwhile. That name is kept for it.
+which it reads alone and whoever else does. RocketMQ 5's *simple consumer* is another thing
+(`gantrymq.client.simple_consumer`): it receives and acknowledges single messages, which its broker
+keeps invisible meanwhile.
 """
 
 from __future__ import annotations

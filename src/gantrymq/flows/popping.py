@@ -1,9 +1,14 @@
 """Receiving by POP: take messages that nobody else has, hide them for a while, acknowledge them.
 
 Each broker of a topic is asked by itself, and while one is asked to wait for messages another may
-have some. So `receive` first asks all of them without waiting, beginning with the one after that
-which was asked first the last time, and only when nobody has anything does it wait: at the only
-broker for as long as it may, at several in turns that are short.
+have some. So `receive` first asks all of them without waiting, in the order in which they are
+given, and only when nobody has anything does it wait: at the only one for as long as it may, at
+several in turns that are short.
+
+A broker leaves a question unanswered, as good as, that seems to have lain about for longer than it
+may wait: it holds the time at which it was asked, by our clock, against its own. One that is not to
+wait is therefore asked as if it were asked later, and one that comes back much too soon is asked
+again after a pause, so that clocks which differ cost time and no messages.
 
 RocketMQ: MQClientAPIImpl.processPopResponse, DefaultMQPushConsumerImpl.ackAsync.
 """
@@ -42,6 +47,10 @@ _TURN: Final = 2.0
 """Seconds to wait at one of several brokers before it is the next one's turn."""
 _GRACE: Final = 10.0
 """Seconds that an answer may take beyond the waiting at the broker."""
+_PAUSE: Final = 0.2
+"""Seconds until a broker is asked again that did not wait."""
+_LATE_MS: Final = 3_600_000
+"""By how much a broker's clock may be ahead of ours."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,62 +67,68 @@ class Wish:
     """Where a new group begins: with what comes, or with all there is."""
 
 
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """Whom to ask for what: a broker's name and address."""
+
+    wish: Wish
+    broker: str
+    address: str
+
+
 @dataclass(slots=True, kw_only=True)
 class Popped:
-    """A message, the handle that stands for it, and the broker that gave it."""
+    """A message, the handle that stands for it, the broker that gave it, and what it was asked."""
 
     message: StoredMessage
     handle: PopHandle
     broker: str
+    topic: str
 
 
 async def receive(
-    runtime: Runtime,
-    brokers: Sequence[tuple[str, str]],
-    wish: Wish,
-    *,
-    now_ms: int,
-    wait: float,
+    runtime: Runtime, asked: Sequence[Asked], *, now_ms: int, wait: float
 ) -> list[Popped]:
-    """What the first of `brokers` has that has anything, within `wait` seconds; or nothing.
+    """What the first has that has anything, within `wait` seconds; or nothing.
 
-    `brokers` are names and addresses, `now_ms` is the time of day at the start. An error is raised
-    only if no broker answered.
+    `now_ms` is the time of day at the start. An error is raised only if nobody answered.
     """
     started = runtime.now()
-    errors: list[GantryError] = []
-    for broker, address in brokers:
+    found = await _whoever_has(runtime, asked, now_ms)
+    turn = 0
+    while not found and (left := started + wait - runtime.now()) > 0:
+        begun = runtime.now()
+        born_ms = now_ms + round((begun - started) * 1000)
+        slice_ = left if len(asked) == 1 else min(left, _TURN)
         try:
-            found = await pop(runtime, broker, address, wish, born_ms=now_ms, wait=0.0)
+            found = await pop(runtime, asked[turn % len(asked)], born_ms=born_ms, wait=slice_)
+        except GantryError:
+            if len(asked) == 1:
+                raise
+        turn += 1
+        if not found and runtime.now() - begun < slice_ / 2:
+            await runtime.sleep(min(left, _PAUSE))
+    return found
+
+
+async def _whoever_has(runtime: Runtime, asked: Sequence[Asked], now_ms: int) -> list[Popped]:
+    errors: list[GantryError] = []
+    for one in asked:
+        try:
+            found = await pop(runtime, one, born_ms=now_ms + _LATE_MS, wait=0.0)
         except GantryError as error:
             errors.append(error)
             continue
         if found:
             return found
-    if len(errors) == len(brokers) and errors:
+    if errors and len(errors) == len(asked):
         raise errors[0]
-    turn = 0
-    while (left := started + wait - runtime.now()) > 0:
-        broker, address = brokers[turn % len(brokers)]
-        turn += 1
-        slice_ = left if len(brokers) == 1 else min(left, _TURN)
-        born_ms = now_ms + round((runtime.now() - started) * 1000)
-        try:
-            found = await pop(runtime, broker, address, wish, born_ms=born_ms, wait=slice_)
-        except GantryError:
-            if len(brokers) == 1:
-                raise
-            await runtime.sleep(min(left, 0.1))
-            continue
-        if found:
-            return found
     return []
 
 
-async def pop(
-    runtime: Runtime, broker: str, address: str, wish: Wish, *, born_ms: int, wait: float
-) -> list[Popped]:
+async def pop(runtime: Runtime, asked: Asked, *, born_ms: int, wait: float) -> list[Popped]:
     """What one broker has, or gets while it is waited there."""
+    wish, broker = asked.wish, asked.broker
     request = PopMessages(
         group=wish.group,
         topic=wish.topic,
@@ -126,7 +141,7 @@ async def pop(
         expression_type=wish.expression_type,
         broker=broker,
     )
-    reply = await runtime.call(address, request, timeout=wait + _GRACE)
+    reply = await runtime.call(asked.address, request, timeout=wait + _GRACE)
     return with_handles(reply, broker, wish.topic)
 
 
@@ -146,7 +161,7 @@ def with_handles(reply: PopReply, broker: str, topic: str) -> list[Popped]:
             handle = PopHandle.read(text)
         else:
             handle = _made(message, reply, broker, topic, starts, offsets, taken)
-        found.append(Popped(message=message, handle=handle, broker=broker))
+        found.append(Popped(message=message, handle=handle, broker=broker, topic=topic))
     return found
 
 

@@ -35,7 +35,7 @@ def test_both_faces_have_the_same_members(plain: type, awaited: type) -> None:
         assert not inspect.iscoroutinefunction(found), name
 
 
-@pytest.mark.parametrize("name", ["Producer", "Reader", "Admin"])
+@pytest.mark.parametrize("name", ["Producer", "Reader", "Admin", "SimpleConsumer"])
 def test_other_pairs_have_the_same_members_and_arguments(name: str) -> None:
     plain, awaited = getattr(gantry, name), getattr(gantry, f"Async{name}")
     assert {*public(plain)} == {*public(awaited)} - {"open"}  # which the plain one does by itself

@@ -2,7 +2,7 @@ import pytest
 
 from gantrymq.errors import ConnectFailed, RemoteProtocolError
 from gantrymq.flows import popping
-from gantrymq.flows.popping import Wish
+from gantrymq.flows.popping import Asked, Wish
 from gantrymq.protocol.base import Done
 from gantrymq.protocol.pop_handles import PopHandle
 from gantrymq.protocol.popping import (
@@ -88,7 +88,8 @@ def test_more_messages_than_offsets_are_a_fault():
 
 
 def receive(runtime, brokers=BOTH, wait=0.0):
-    return run_blocking(popping.receive(runtime, brokers, WISH, now_ms=1_000, wait=wait))
+    asked = [Asked(WISH, broker, address) for broker, address in brokers]
+    return run_blocking(popping.receive(runtime, asked, now_ms=1_000, wait=wait))
 
 
 def test_whoever_has_something_is_taken_from_without_waiting():
@@ -126,6 +127,15 @@ def test_one_alone_is_waited_at_for_as_long_as_it_may_be():
     runtime.answer(A, PopMessages, waits)
     assert receive(runtime, BOTH[:1], wait=15.0) == []
     assert [asked.poll_ms for _, asked in runtime.calls] == [0, 15_000]
+
+
+def test_clocks_that_differ_cost_no_messages_and_no_busy_loop():
+    runtime = ScriptedRuntime()
+    runtime.answer(A, PopMessages, lambda _: popped(stored(100)) if runtime.time > 1 else NOTHING)
+    assert len(receive(runtime, BOTH[:1], wait=15.0)) == 1
+    at_once, *waiting = (asked for _, asked in runtime.calls)
+    assert at_once.born_ms > 3_000_000
+    assert len(waiting) == 7
 
 
 def test_a_broker_that_is_away_does_not_keep_from_the_other():
