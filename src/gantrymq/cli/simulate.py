@@ -23,12 +23,16 @@ if TYPE_CHECKING:
     from gantrymq.spark.reports import Report
     from gantrymq.spark.simulation.world import World
 
+    _Counts = click.ParamType[int]
+else:
+    _Counts = click.ParamType
+
 F = TypeVar("F", bound=Callable[..., Any])
 
 PAGE: Final = "report.html"
 
 
-class Count(click.ParamType[int]):
+class Count(_Counts):
     """A number of things: 1000000, 1_000_000, 1e6, 1M."""
 
     name = "count"
