@@ -222,6 +222,9 @@ class Cluster:
             "autoCreateSubscriptionGroup": "true",
             "brokerRole": "ASYNC_MASTER",
             "flushDiskType": "ASYNC_FLUSH",
+            # with the defaults a broker that has ended a transaction takes a whole core from then on
+            "transactionOpBatchInterval": 86_400_000,
+            "transactionOpMsgMaxSize": 1,
         }
 
     def _answers(self) -> bool:
