@@ -15,6 +15,7 @@ from typing import Any, Final
 import jars
 import pytest
 from apache import Cluster
+from gantry import Gantry
 
 import gantrymq as gantry
 from gantrymq.errors import InvalidInput, NotSupported
@@ -72,8 +73,12 @@ def kind(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
 
-@pytest.fixture(params=[jars.CURRENT])
-def name_server(request: pytest.FixtureRequest, clusters: Callable[[str], Cluster]) -> str:
+@pytest.fixture(params=["ours", jars.CURRENT])
+def name_server(request: pytest.FixtureRequest) -> str:
+    if request.param == "ours":
+        ours: Gantry = request.getfixturevalue("ours")
+        return ours.name_server
+    clusters: Callable[[str], Cluster] = request.getfixturevalue("clusters")
     return clusters(request.param).name_server
 
 
@@ -243,3 +248,23 @@ def test_a_broker_of_4_says_what_to_use_instead(
             consumer.receive(wait=1.0)
     finally:
         consumer.end()
+
+
+def test_a_broker_that_is_killed_forgets_nothing_that_was_popped() -> None:
+    topic = f"killed_{time.time_ns()}"
+    with Gantry() as server:
+        sent = send(server.name_server, topic, 12)
+        how = {"group": f"of_{topic}", "topics": topic, "start": "earliest"}
+        consumer = Either("sync", server.name_server, how)
+        try:
+            dealt_with = all_of(consumer, 8, limit=4)
+            consumer.ack(*dealt_with)
+            forgotten = all_of(consumer, 12 - len(dealt_with), invisible_for=8.0)
+            server.kill()
+            server.start()
+            again = all_of(consumer, len(forgotten), invisible_for=60.0)
+        finally:
+            consumer.end()
+    assert {one.body for one in dealt_with} | {one.body for one in forgotten} == sent
+    assert sorted(one.body for one in again) == sorted(one.body for one in forgotten)
+    assert {one.retries for one in again} == {1}

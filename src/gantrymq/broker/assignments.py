@@ -4,7 +4,9 @@ Which of a topic's queues, of all brokers, belong to a client is worked out by t
 clients (`rules.allocation`), from the group's members as this broker sees them and the topic's
 queues as the name servers tell them. What a name server said is used for some seconds.
 
-A group pulls. The other mode, POP, is not offered by this broker, so it cannot be set either.
+A group pulls, unless somebody set that it pops. Then no queue belongs to anybody: each member may
+ask each broker for messages of any queue, or, where only some of the queues are to be shared, it
+has its own and those of so many members after it.
 
 RocketMQ: QueryAssignmentProcessor, MessageRequestModeManager, TopicRouteInfoManager.
 """
@@ -52,6 +54,8 @@ STRATEGIES: Final[dict[str, Allocate]] = {
     "AVG": allocate_evenly,
     "AVG_BY_CIRCLE": allocate_in_turn,
 }
+ANY_QUEUE: Final = -1
+"""Stands for all queues of a broker."""
 _FRESH: Final = 5.0
 """Seconds for which a route is used again."""
 _MOST_ROUTES: Final = 1_000
@@ -171,11 +175,46 @@ async def query_assignment(
         clients = sorted(broker.consumers.ids(request.group))
         if not clients or not queues:
             return QueryAssignmentReply(assignments=None)
-        try:
-            queues = allocate(request.client_id, queues, clients)
-        except InvalidInput:
-            queues = []
+        mode = broker.modes.table.get(request.topic, {}).get(request.group)
+        if mode is not None and mode.mode is MessageRequestMode.POP:
+            return _popped(request.client_id, queues, clients, allocate, mode.shared_queues)
+        queues = _own_share(request.client_id, queues, clients, allocate)
     return QueryAssignmentReply(assignments=[QueueAssignment(queue=queue) for queue in queues])
+
+
+def _own_share(
+    client_id: str, queues: list[MessageQueue], clients: list[str], allocate: Allocate
+) -> list[MessageQueue]:
+    try:
+        return allocate(client_id, queues, clients)
+    except InvalidInput:
+        return []
+
+
+def _popped(
+    client_id: str,
+    queues: list[MessageQueue],
+    clients: list[str],
+    allocate: Allocate,
+    shared: int,
+) -> QueryAssignmentReply:
+    """What a member pops from: any queue of each broker, or its own and those of some others.
+
+    RocketMQ: QueryAssignmentProcessor.allocate4Pop.
+    """
+    if shared <= 0 or shared >= len(clients) - 1:
+        brokers = dict.fromkeys((queue.topic, queue.broker) for queue in queues)
+        mine = [MessageQueue(topic, broker, ANY_QUEUE) for topic, broker in brokers]
+    elif client_id not in clients:
+        mine = []
+    elif len(clients) <= len(queues):
+        at = clients.index(client_id)
+        members = [clients[(at + n) % len(clients)] for n in range(shared + 1)]
+        mine = [q for one in members for q in _own_share(one, queues, clients, allocate)]
+    else:
+        mine = [queues[clients.index(client_id) % len(queues)]]
+    assignments = [QueueAssignment(queue=queue, mode=MessageRequestMode.POP) for queue in mine]
+    return QueryAssignmentReply(assignments=assignments)
 
 
 async def set_request_mode(request: SetRequestMode, broker: Broker, _peer: Peer) -> Done:
@@ -187,7 +226,7 @@ async def set_request_mode(request: SetRequestMode, broker: Broker, _peer: Peer)
         raise TopicNotFound.because(f"topic[{setting.topic}] not exist")
     if broker.groups.settings(setting.group) is None:
         raise GroupNotFound.because(f"subscription group[{setting.group}] does not exist")
-    if setting.mode is not MessageRequestMode.PULL:
+    if setting.mode not in (MessageRequestMode.PULL, MessageRequestMode.POP):
         raise NotSupported.because(f"message request mode {setting.mode} is not supported")
     broker.modes.put(setting)
     await broker.modes.kept()

@@ -48,6 +48,7 @@ from gantrymq.errors import (
 )
 from gantrymq.protocol.enums import TopicFilterType
 from gantrymq.protocol.names import (
+    POPS_TOPIC,
     RETRY_PREFIX,
     TIMER_TOPIC,
     UNSENDABLE_TOPICS,
@@ -71,6 +72,7 @@ if TYPE_CHECKING:
     from gantrymq.store.store import Appended
 
 _BUSY: Final = "[REJECTREQUEST]system busy, start flow control for a while"
+_UNSENDABLE: Final = UNSENDABLE_TOPICS | {POPS_TOPIC}
 _UNIQUE: Final = f"{properties.UNIQUE_KEY}{NAME_END}"
 _HALF: Final = f"{properties.HALF_MESSAGE}{NAME_END}"
 _UNIT: Final = 1
@@ -325,7 +327,7 @@ def check(
         settings = _make_topic(request, broker)
     elif settings.ordered and not broker.config.permission & WRITE:
         _refuse_writing(broker)
-    if topic in UNSENDABLE_TOPICS:
+    if topic in _UNSENDABLE:
         raise NoPermission.because(f"Sending message to topic[{topic}] is forbidden.")
     queue_id = request.queue_id
     if queue_id >= settings.write_queues and queue_id >= settings.read_queues:
@@ -343,7 +345,7 @@ def _make_topic(request: SendMessage, broker: Broker) -> TopicSettings:
         check_topic_at_broker(topic)
     except InvalidInput as error:
         raise InvalidParameter.because(str(error)) from error
-    if topic in UNSENDABLE_TOPICS:
+    if topic in _UNSENDABLE:
         raise NoPermission.because(f"Sending message to topic[{topic}] is forbidden.")
     is_retry = topic.startswith(RETRY_PREFIX)
     flags = 0 if not request.unit_mode else _UNIT_RETRY if is_retry else _UNIT

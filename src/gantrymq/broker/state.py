@@ -28,6 +28,9 @@ from gantrymq.broker.keeping import Keeper
 from gantrymq.broker.limits import TopicLimits
 from gantrymq.broker.locks import FORGET_INTERVAL, Locks
 from gantrymq.broker.offsets import Offsets
+from gantrymq.broker.popping_records import KEEP_INTERVAL as POPS_INTERVAL
+from gantrymq.broker.popping_records import TICK as POPS_TICK
+from gantrymq.broker.popping_records import Pops
 from gantrymq.broker.registration import Registrar
 from gantrymq.broker.sending import Marks
 from gantrymq.broker.storing import Storing
@@ -89,6 +92,7 @@ class Broker:
     marks: Marks
     storing: Storing
     transactions: Transactions
+    pops: Pops
     compacting: Compacting
     waiting: Waiting
     flow: FlowControl
@@ -104,6 +108,7 @@ class Broker:
         self.delays.load()
         self.timers.load()
         self.transactions.load()
+        self.pops.load()
         self.modes.load()
         self.changes.load()
 
@@ -122,6 +127,8 @@ class Broker:
         yield Chore(name="timers", interval=SAVE_INTERVAL, do=self.timers.keep)
         yield Chore(name="transactions", interval=TICK, do=self.transactions.tick)
         yield Chore(name="ends", interval=KEEP_INTERVAL, do=self.transactions.keep)
+        yield Chore(name="pops", interval=POPS_TICK, do=self.pops.tick)
+        yield Chore(name="kept pops", interval=POPS_INTERVAL, do=self.pops.keep)
         yield Chore(name="compaction", interval=COMPACTION_TICK, do=self.compacting.tick)
         yield Chore(name="locks", interval=FORGET_INTERVAL, do=self.locks.forget)
         yield Chore(name="counts", interval=COUNT_INTERVAL, do=self.counts.tick)
@@ -157,6 +164,7 @@ class Broker:
         """Forget a topic, its messages, and everything about it."""
         self.topics.drop(topic)
         self.offsets.drop_topic(topic)
+        self.pops.drop_topic(topic)
         self.counts.drop_topic(topic)
         self.store.delete_topic(topic)
         self.waiting.wake(topic)
@@ -164,6 +172,7 @@ class Broker:
     def drop_group(self, group: str, *, offsets: bool) -> None:
         """Forget a group, and if asked how far it had come."""
         self.groups.drop(group)
+        self.pops.drop_group(group)
         self.counts.drop_group(group)
         if offsets:
             self.offsets.drop_group(group)
@@ -181,6 +190,7 @@ class Broker:
         self.delays.stop()
         self.transactions.stop()
         await self.timers.close()
+        await self.pops.close()
         self.offsets.keep()
         await self.keeper.close()
 
@@ -278,6 +288,14 @@ def assemble(
             notes=Notes(
                 store=store, storing=storing, offsets=offsets, keeper=keeper, clock_ms=clock_ms
             ),
+            clock_ms=clock_ms,
+        ),
+        pops=Pops(
+            store=store,
+            storing=storing,
+            topics=topics,
+            offsets=offsets,
+            keeper=keeper,
             clock_ms=clock_ms,
         ),
         compacting=Compacting(

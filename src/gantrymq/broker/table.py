@@ -13,6 +13,7 @@ from gantrymq.broker import (
     groups,
     locks,
     offsets,
+    popping,
     pulling,
     queries,
     replicas,
@@ -66,6 +67,15 @@ from gantrymq.protocol.offsets import (
     SearchOffset,
     UpdateConsumerOffset,
 )
+from gantrymq.protocol.popping import (
+    AckBatch,
+    AckMessage,
+    AwaitMessages,
+    ChangeInvisibleTime,
+    GetPollingInfo,
+    PeekMessages,
+    PopMessages,
+)
 from gantrymq.protocol.pulling import LitePullMessage, PullMessage, QueryMessages, ViewMessage
 from gantrymq.protocol.replicas import GetReplicationStatus, ResetMasterFlushOffset
 from gantrymq.protocol.resets import CloneGroupOffsets, GetClientOffsets, ResetOffsets
@@ -106,6 +116,13 @@ HANDLERS: Final = table(
     SendReplyMessage.answered_by(replying.send_reply),
     PullMessage.answered_by(pulling.pull_message),
     LitePullMessage.answered_by(pulling.pull_message),
+    PopMessages.answered_by(popping.pop_messages),
+    PeekMessages.answered_by(popping.peek_messages),
+    AwaitMessages.answered_by(popping.await_messages),
+    GetPollingInfo.answered_by(popping.get_polling_info),
+    AckMessage.answered_by(popping.ack_message),
+    AckBatch.answered_by(popping.ack_batch),
+    ChangeInvisibleTime.answered_by(popping.change_invisible_time),
     SendBack.answered_by(retries.send_back),
     RecallMessage.answered_by(timers.recall_message),
     EndTransaction.answered_by(transactions.end_transaction),
@@ -181,7 +198,15 @@ WITHOUT_WAITING: Final = MappingProxyType(
     {
         code: entry
         for code, entry in HANDLERS.items()
-        if entry.request not in (PullMessage, LitePullMessage)
+        if entry.request
+        not in (
+            PullMessage,
+            LitePullMessage,
+            PopMessages,
+            PeekMessages,
+            AwaitMessages,
+            GetPollingInfo,
+        )
     }
 )
 """The same for the VIP port, whose clients never wait behind somebody's pull."""

@@ -13,6 +13,7 @@ RocketMQ: PullRequestHoldService.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from functools import partial
 
 from gantrymq.broker.config import PullConfig
@@ -64,12 +65,19 @@ class Waiting:
         It counts from this call on, and not from when somebody comes to await it: what arrives in
         between is not missed.
         """
+        return self.park_at(((topic, queue_id),), seconds, wanted)
+
+    def park_at(
+        self, places: Sequence[tuple[str, int]], seconds: float, wanted: Wanted = ANYTHING
+    ) -> asyncio.Future[None]:
+        """The same for several queues: what is done when there is something in any of them."""
         loop = asyncio.get_running_loop()
         bell: asyncio.Future[None] = loop.create_future()
         parked = _Parked(bell, wanted, loop.call_later(seconds, _ring, bell))
-        self._parked.setdefault((topic, queue_id), []).append(parked)
+        for place in places:
+            self._parked.setdefault(place, []).append(parked)
         self.count += 1
-        bell.add_done_callback(partial(self._leave, (topic, queue_id), parked))
+        bell.add_done_callback(partial(self._leave, places, parked))
         return bell
 
     def arrived(
@@ -102,13 +110,16 @@ class Waiting:
             for one in parked:
                 _ring(one.bell)
 
-    def _leave(self, key: tuple[str, int], parked: _Parked, _bell: asyncio.Future[None]) -> None:
+    def _leave(
+        self, places: Sequence[tuple[str, int]], parked: _Parked, _bell: asyncio.Future[None]
+    ) -> None:
         self.count -= 1
         parked.timer.cancel()
-        others = self._parked[key]
-        others.remove(parked)
-        if not others:
-            del self._parked[key]
+        for place in places:
+            others = self._parked[place]
+            others.remove(parked)
+            if not others:
+                del self._parked[place]
 
 
 def _ring(bell: asyncio.Future[None]) -> None:

@@ -436,10 +436,10 @@ class AsyncSimpleConsumer(_Simple):
     ) -> None:
         """`start` counts for queues that the group is new to: `earliest`, or `latest`.
 
-        `latest` is what RocketMQ makes of it: of each queue the newest message that is there counts
-        as new. Messages are hidden for `invisible_for`, if `receive` does not say otherwise. What
-        came again more than `max_retries` times is put into the dead-letter topic instead of being
-        given; with None it is given for ever.
+        RocketMQ's brokers take `latest` loosely, and give some of what is there as well. Messages
+        are hidden for `invisible_for`, if `receive` does not say otherwise. What came again more
+        than `max_retries` times is put into the dead-letter topic instead of being given; with
+        None it is given for ever.
         """
         config = load_config(url, arguments=client)
         terms = _terms(config, group, start, invisible_for, max_retries)
@@ -542,10 +542,10 @@ class SimpleConsumer(_Simple):
     ) -> None:
         """`start` counts for queues that the group is new to: `earliest`, or `latest`.
 
-        `latest` is what RocketMQ makes of it: of each queue the newest message that is there counts
-        as new. Messages are hidden for `invisible_for`, if `receive` does not say otherwise. What
-        came again more than `max_retries` times is put into the dead-letter topic instead of being
-        given; with None it is given for ever.
+        RocketMQ's brokers take `latest` loosely, and give some of what is there as well. Messages
+        are hidden for `invisible_for`, if `receive` does not say otherwise. What came again more
+        than `max_retries` times is put into the dead-letter topic instead of being given; with
+        None it is given for ever.
         """
         config = load_config(url, arguments=client)
         terms = _terms(config, group, start, invisible_for, max_retries)

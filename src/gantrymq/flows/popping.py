@@ -152,8 +152,9 @@ def with_handles(reply: PopReply, broker: str, topic: str) -> list[Popped]:
         return []
     starts, offsets = read_start_offsets(reply.start_offsets), read_offsets(reply.offsets)
     taken: dict[Source, list[int]] = {}
-    for message in messages:
-        taken.setdefault(_source(message, topic), []).append(message.queue_offset)
+    for message in messages:  # those of retry topics have theirs, and look as if of this one
+        if message.find(POP_HANDLE) is None:
+            taken.setdefault(_source(message, topic), []).append(message.queue_offset)
     found = []
     for message in messages:
         text = message.find(POP_HANDLE)

@@ -29,7 +29,7 @@ _CONTROLLER: Final = (
 _CONTAINER: Final = "a broker is a process of its own (gantry broker), there are no containers"
 _ROCKSDB: Final = "nothing is kept in RocksDB: queues are files, settings are JSON files already"
 _COLD: Final = "reads of old messages are not throttled: they do not hold up other requests"
-_POP: Final = "groups consume by pulling; POP is not offered yet"
+_POP: Final = "what is popped is noted in the log, there is no other place to move it from"
 _LITE: Final = "lite topics are not offered yet"
 
 _BY_REASON: Final[dict[str, tuple[int, ...]]] = {
@@ -49,7 +49,7 @@ _BY_REASON: Final[dict[str, tuple[int, ...]]] = {
     "the system reads ahead as it sees fit: files are not mapped for reading with advice": (2004,),
     "topics have as many queues as their brokers give them; moving queues between brokers under "
     "fixed numbers is not offered": (513,),
-    _POP: (200050, 200051, 200052, 200053, 200054, 200055, 200056, 200151),
+    _POP: (200056,),
     _LITE: (200070, 200071, 200072, 200073, 200075, 200076, 200077, 200078, 200079),
 }
 

@@ -158,7 +158,7 @@ def test_a_mode_lasts_over_a_restart():
         ({"topic": "%RETRY%billing"}, 16),
         ({"topic": "bills"}, 17),
         ({"group": "a b"}, 26),
-        ({"mode": MessageRequestMode.POP}, 3),
+        ({"mode": MessageRequestMode("PEEK")}, 3),
     ],
 )
 def test_modes_that_cannot_be_set(asked, code):

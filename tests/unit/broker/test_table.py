@@ -35,4 +35,8 @@ def test_the_vip_port_lacks_nothing_but_pulls():
     assert {RequestCode(code) for code in HANDLERS.keys() - WITHOUT_WAITING.keys()} == {
         RequestCode.PULL_MESSAGE,
         RequestCode.LITE_PULL_MESSAGE,
+        RequestCode.POP_MESSAGE,
+        RequestCode.PEEK_MESSAGE,
+        RequestCode.NOTIFICATION,
+        RequestCode.POLLING_INFO,
     }

@@ -129,6 +129,14 @@ def test_one_alone_is_waited_at_for_as_long_as_it_may_be():
     assert [asked.poll_ms for _, asked in runtime.calls] == [0, 15_000]
 
 
+def test_one_that_comes_again_from_a_queue_of_the_same_number_is_no_other():
+    own = "1 5000 60000 4 1 broker-a 0 1"
+    again, first = stored(1, 0, POP_CK=own), stored(6, 0)
+    reply = popped(again, first, starts="1 0 1;0 0 6", offsets="1 0 1;0 0 6")
+    found = popping.with_handles(reply, "broker-a", "orders")
+    assert handles(found) == [own, "6 5000 60000 4 0 broker-a 0 6"]
+
+
 def test_clocks_that_differ_cost_no_messages_and_no_busy_loop():
     runtime = ScriptedRuntime()
     runtime.answer(A, PopMessages, lambda _: popped(stored(100)) if runtime.time > 1 else NOTHING)

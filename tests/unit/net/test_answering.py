@@ -63,9 +63,11 @@ def test_a_command_is_passed_on_as_it_is() -> None:
 
 def test_a_code_that_is_not_in_the_table_gets_rocketmqs_words() -> None:
     assert asked(Command(4711)) == (3, " request type 4711 not supported")
-    named = asked(Command(RequestCode.POP_MESSAGE))
+    named = asked(Command(RequestCode.POP_ROLLBACK))
     assert named[0] == 3
-    assert named[1].startswith(" request type 200050 not supported: POP_MESSAGE (groups consume by")
+    assert named[1].startswith(
+        " request type 200056 not supported: POP_ROLLBACK (what is popped is"
+    )
     outcome = ask(Echo().command(), NO_TABLE, None, None)
     assert isinstance(outcome, Command)
     assert outcome.code == 3

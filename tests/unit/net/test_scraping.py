@@ -233,7 +233,7 @@ def test_connections_and_requests_are_counted(anywhere: World) -> None:
             peer = await anywhere.connect(server)
             await peer.call(Echo(body=b"hello"), timeout=5)
             await peer.invoke(Echo(how="refuse").command(), timeout=5)
-            await peer.invoke(Command(RequestCode.POP_MESSAGE), timeout=5)
+            await peer.invoke(Command(RequestCode.POP_ROLLBACK), timeout=5)
             for code in range(100_000, 100_040):
                 await peer.invoke(Command(code), timeout=5)
             found = numbers(measure_servers([server]))
@@ -244,7 +244,7 @@ def test_connections_and_requests_are_counted(anywhere: World) -> None:
             refused = {key[1:]: number for key, number in found.items() if "requests_ref" in key[0]}
             assert refused == {
                 ("view_broker_stats_data", "topic_not_exist"): 1,
-                ("pop_message", "request_code_not_supported"): 1,
+                ("pop_rollback", "request_code_not_supported"): 1,
                 ("unknown", "request_code_not_supported"): 40,
             }
             garbage = await anywhere.connect(server)
