@@ -222,7 +222,7 @@ class Cluster:
             "autoCreateSubscriptionGroup": "true",
             "brokerRole": "ASYNC_MASTER",
             "flushDiskType": "ASYNC_FLUSH",
-            # with the defaults a broker that has ended a transaction takes a whole core from then on
+            # with the defaults a broker that has ended a transaction takes a whole core after it
             "transactionOpBatchInterval": 86_400_000,
             "transactionOpMsgMaxSize": 1,
         }
