@@ -9,7 +9,7 @@ import pytest
 ROOT = Path(__file__).resolve().parent.parent.parent
 
 # What keeps an example short here; all others run without arguments.
-ARGUMENTS = {"shop.py": ["--seconds", "3", "--rate", "100"]}
+ARGUMENTS = {"shop.py": ["--seconds", "3", "--rate", "100", "--no-spark", "--data", "data"]}
 
 
 def test_there_are_examples():
