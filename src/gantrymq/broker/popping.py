@@ -294,7 +294,7 @@ async def _take(
         broker.topics.make(place.topic, queues=1)  # which a crash may have forgotten
     topic, queue_id = place.topic, place.queue_id
     warmed = False
-    while True:
+    while not broker.pops.is_full(topic, request.group, queue_id):
         offset = broker.pops.position(
             topic, request.group, queue_id, from_end=request.init_mode == _FROM_END
         )

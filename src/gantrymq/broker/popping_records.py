@@ -56,6 +56,9 @@ log = logging.getLogger("gantrymq.broker")
 FILE: Final = "gantryPops.json"
 TICK: Final = 0.1
 KEEP_INTERVAL: Final = 10.0
+MOST_OUT: Final = 100_000
+"""Messages of a queue that a group may have out; while there are as many, it gets no more."""
+_STALE: Final = 10_000
 _AT_ONCE: Final = 1_000
 """Messages that are given back in one turn of the loop."""
 _REFUSED_MS: Final = 1_000
@@ -176,6 +179,11 @@ class Pops:
         queue = self._queues.get((topic, group, queue_id))
         return None if queue is None else queue.out.get(offset)
 
+    def is_full(self, topic: str, group: str, queue_id: int) -> bool:
+        """Whether a group has as much out of a queue as it may have."""
+        queue = self._queues.get((topic, group, queue_id))
+        return queue is not None and len(queue.out) >= MOST_OUT
+
     def ack(
         self, topic: str, group: str, queue_id: int, offsets: Iterable[int], pop_ms: int
     ) -> int:
@@ -221,12 +229,7 @@ class Pops:
                 log.error("a note about pops cannot be read, %r: %s", note, error)  # noqa: TRY400
         for key, queue in self._queues.items():
             self._settle(key, queue, was_noted=key in noted)
-        self._due = [
-            (out.pop_ms + out.invisible_ms, key, offset, out.pop_ms)
-            for key, queue in self._queues.items()
-            for offset, out in queue.out.items()
-        ]
-        heapify(self._due)
+        self._line_up()
 
     async def close(self) -> None:
         """Have kept how things are."""
@@ -235,12 +238,14 @@ class Pops:
         if self._changed:
             self._store.flush()
             self._commit()
-            self._offsets.keep()
-            self._keep_state()
+            self._changed = False
+            await self._keep()
 
     def tick(self) -> None:
         """Give back what is due, and commit what is safe; to be called every `TICK` seconds."""
         self._commit()
+        if len(self._due) > _STALE and len(self._due) > 3 * self.count:
+            self._line_up()  # without what was acknowledged or hidden anew
         now = self._clock_ms()
         for _ in range(_AT_ONCE):
             if not self._due or self._due[0][0] > now:
@@ -310,6 +315,15 @@ class Pops:
         for key in [key for key in self._queues if meant(key)]:
             del self._queues[key]
             self._note([_DROPPED, *key])
+
+    def _line_up(self) -> None:
+        """Have what is out in the order in which its time is over."""
+        self._due = [
+            (out.pop_ms + out.invisible_ms, key, offset, out.pop_ms)
+            for key, queue in self._queues.items()
+            for offset, out in queue.out.items()
+        ]
+        heapify(self._due)
 
     # --- inside: messages that come again -------------------------------------------------------
 
@@ -392,11 +406,6 @@ class Pops:
             log.warning("what is popped is kept later: %s", error)
             return
         self._keeper.keep(FILE, lambda: state)
-
-    def _keep_state(self) -> None:
-        state = self._state()
-        self._keeper.keep(FILE, lambda: state)
-        self._changed = False
 
     def _state(self) -> Tree:
         notes = self._store.queue(POPS_TOPIC, 0)

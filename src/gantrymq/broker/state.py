@@ -172,10 +172,10 @@ class Broker:
     def drop_group(self, group: str, *, offsets: bool) -> None:
         """Forget a group, and if asked how far it had come."""
         self.groups.drop(group)
-        self.pops.drop_group(group)
         self.counts.drop_group(group)
         if offsets:
             self.offsets.drop_group(group)
+            self.pops.drop_group(group)
 
     def drop_unused(self) -> None:
         """Remove the messages of topics that are no more."""

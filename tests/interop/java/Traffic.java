@@ -226,6 +226,9 @@ final class Traffic {
                 if (Boolean.TRUE.equals(item.get("broadcast"))) {
                     broadcast(receiver.push);
                 }
+                if (Boolean.TRUE.equals(item.get("pop"))) {
+                    letTheBrokerChoose(receiver.push);
+                }
                 listen(receiver, item);
                 receiver.push.start();
                 break;
@@ -256,6 +259,11 @@ final class Traffic {
         for (MessageQueue queue : queues) {
             lite.seekToBegin(queue);
         }
+    }
+
+    /** What 4.x has no notion of: the broker says which queues are a consumer's, and whether it pops. */
+    private static void letTheBrokerChoose(DefaultMQPushConsumer push) throws Exception {
+        DefaultMQPushConsumer.class.getMethod("setClientRebalance", boolean.class).invoke(push, false);
     }
 
     /** The model is in one package in 4.x and in another in 5.x. */

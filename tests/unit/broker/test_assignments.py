@@ -123,6 +123,32 @@ async def put(rig, **how):
     await assignments.set_request_mode(request, rig.broker, rig.caller)
 
 
+@pytest.mark.parametrize(
+    ("shared", "members", "queues"),
+    [
+        (0, 3, [[-1], [-1], [-1]]),
+        (2, 3, [[-1], [-1], [-1]]),
+        (1, 4, [[0, 1], [1, 2], [2, 3], [3, 0]]),
+        (1, 5, [[0], [1], [2], [3], [0]]),
+    ],
+)
+def test_members_that_pop_have_any_queue_or_their_own_and_some_others(shared, members, queues):
+    @on_loop
+    async def check(rig):
+        rig.send()
+        rig.broker.groups.settings("billing")
+        names = [f"c{number}" for number in range(members)]
+        joined(rig, *names)
+        await put(rig, mode=MessageRequestMode.POP, shared_queues=shared)
+        for name, wanted in zip(names, queues, strict=True):
+            request = QueryAssignment(client_id=name, topic="orders", group="billing")
+            answer = await assignments.query_assignment(request, rig.broker, rig.caller)
+            assert [one.queue.queue_id for one in answer.assignments] == wanted
+            assert {one.mode for one in answer.assignments} == {MessageRequestMode.POP}
+
+    check()
+
+
 def test_a_mode_lasts_over_a_restart():
     async def main():
         files = MemoryFiles()

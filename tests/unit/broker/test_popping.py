@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from random import Random
 from typing import Any
 
 import pytest
 
-from gantrymq.broker import popping
+from gantrymq.broker import popping, popping_records
 from gantrymq.errors import NotSupported, ReplyError
 from gantrymq.flows.popping import Popped, with_handles
 from gantrymq.protocol.names import POPS_TOPIC, pop_retry_topic
@@ -273,10 +274,7 @@ async def test_a_message_can_be_hidden_for_longer_or_shorter(rig):
     await ack(rig, one)  # by the handle that it had
     await asyncio.sleep(8)
     assert await pop(rig) == []
-    one.handle = type(one.handle)(
-        **{name: getattr(one.handle, name) for name in one.handle.__slots__}
-        | {"pop_ms": changed.pop_ms}
-    )
+    one.handle = replace(one.handle, pop_ms=changed.pop_ms)
     await popping.change_invisible_time(hiding(one, 0), rig.broker, rig.caller)
     (again,) = await pop(rig, poll_ms=1_000)
     assert again.message.reconsume_times == 1
@@ -310,6 +308,47 @@ async def test_a_group_that_is_reset_gets_messages_again(rig):
     assert rig.broker.offsets.query("billing", "orders", 0) == 4
     rig.broker.offsets.commit("billing", "orders", 0, 1)
     assert bodies(await pop(rig)) == [b"1", b"2", b"3"]
+
+
+@going()
+async def test_a_group_has_no_more_out_of_a_queue_than_it_may(rig):
+    for n in range(10):
+        rig.send(body=b"%d" % n)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(popping_records, "MOST_OUT", 3)
+        found = await pop(rig, 3)
+        assert await pop(rig) == []
+        await ack(rig, found[0])
+        assert len(await pop(rig, 32)) == 7
+
+
+@going()
+async def test_what_is_hidden_over_and_over_is_lined_up_once(rig):
+    rig.send()
+    (one,) = await pop(rig)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(popping_records, "_STALE", 10)
+        handle = one.handle
+        for _ in range(50):
+            one.handle = handle
+            changed = await popping.change_invisible_time(hiding(one, 5), rig.broker, rig.caller)
+            handle = replace(handle, pop_ms=changed.pop_ms)
+        await asyncio.sleep(1)
+        assert len(rig.broker.pops._due) == 1
+    assert len(await pop(rig, poll_ms=10_000)) == 1
+
+
+@going()
+async def test_a_group_that_is_deleted_keeps_what_is_out_with_its_offsets(rig):
+    rig.send()
+    await pop(rig)
+    rig.broker.drop_group("billing", offsets=False)
+    assert rig.broker.pops.count == 1
+    rig.broker.drop_group("billing", offsets=True)
+    assert rig.broker.pops.count == 0
+    assert len(await pop(rig)) == 1
+    rig.broker.drop_topic("orders")
+    assert rig.broker.pops.count == 0
 
 
 # --- refusals -------------------------------------------------------------------------------------
