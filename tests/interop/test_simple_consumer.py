@@ -147,7 +147,7 @@ def test_what_is_not_acknowledged_comes_again_and_what_was_does_not(
     make: Callable[..., Either], name_server: str, topic: str
 ) -> None:
     sent = send(name_server, topic, 4)
-    consumer = make(invisible_for=2.0)
+    consumer = make(invisible_for=4.0)
     first = all_of(consumer, 4)
     kept = first.pop()
     consumer.ack(*first)
@@ -158,7 +158,7 @@ def test_what_is_not_acknowledged_comes_again_and_what_was_does_not(
     (third,) = all_of(consumer, 1)
     assert (third.body, third.retries) == (kept.body, 2)
     consumer.ack(third)
-    assert consumer.receive(wait=2.5) == []
+    assert consumer.receive(wait=4.5) == []
 
 
 @each_once
@@ -166,12 +166,12 @@ def test_a_message_stays_hidden_while_it_is_renewed(
     make: Callable[..., Either], name_server: str, topic: str
 ) -> None:
     send(name_server, topic, 2)
-    consumer, other = make(invisible_for=2.0), make()
+    consumer, other = make(invisible_for=3.0), make()
     slow, quick = all_of(consumer, 2)
     before = str(slow.handle)
     with consumer.renewing(slow, quick) as pass_time:
         consumer.ack(quick)
-        pass_time(3.5)
+        pass_time(4.5)
     assert str(slow.handle) != before
     assert other.receive(wait=0.0) == []
     consumer.change_invisibility(slow, 30.0)
@@ -183,11 +183,11 @@ def test_what_is_given_up_lies_in_the_dead_letter_topic(
     make: Callable[..., Either], name_server: str, topic: str, kind: str
 ) -> None:
     send(name_server, topic, 2)
-    consumer = make(invisible_for=1.0, max_retries=0)
+    consumer = make(invisible_for=2.0, max_retries=0)
     first, second = all_of(consumer, 2)
     consumer.give_up(first, "no such customer")
     # the other one comes again, which is once too often; RocketMQ takes its time with that
-    assert consumer.receive(wait=2.5 if kind == "sync" else 7.0) == []
+    assert consumer.receive(wait=4.0 if kind == "sync" else 8.0) == []
     with gantry.Reader(f"rmq://{name_server}") as reader:
         buried = {
             message.body: message.properties["GANTRY_DLQ_REASON"]
@@ -266,7 +266,7 @@ def test_a_broker_that_is_killed_forgets_nothing_that_was_popped() -> None:
         try:
             dealt_with = all_of(consumer, 8, limit=4)
             consumer.ack(*dealt_with)
-            forgotten = all_of(consumer, 12 - len(dealt_with), invisible_for=5.0)
+            forgotten = all_of(consumer, 12 - len(dealt_with), invisible_for=8.0)
             server.kill()
             server.start()
             again = all_of(consumer, len(forgotten), invisible_for=60.0)
