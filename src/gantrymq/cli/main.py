@@ -46,6 +46,7 @@ NOUNS: Final = {
     "storage": Noun("gantrymq.cli.storage", "Look into stores: verify, measure, dump."),
     "bench": Noun("gantrymq.cli.bench", "Measure how fast a cluster is, from here."),
     "simulate": Noun("gantrymq.cli.simulate", "Try load balancing on clusters of any size."),
+    "pipeline": Noun("gantrymq.cli.pipelines", "Pipelines on Spark: archive topics, and more."),
     "doctor": Noun("gantrymq.cli.doctor", "Is the cluster well? Each finding with its remedy."),
     "explain": Noun("gantrymq.cli.explain", "Why: a message, a group, a topic."),
     "mqadmin": Noun("gantrymq.cli.mqadmin", "RocketMQ's old command names, done by the new ones."),

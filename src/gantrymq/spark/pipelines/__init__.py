@@ -1,0 +1,9 @@
+"""Pipelines: Spark Declarative Pipelines projects that ship with the package, and what runs them.
+
+- `shelf` lists the projects and what each can be told; `making` writes one into a directory;
+- `running` runs the project of a directory, with its progress on the terminal;
+- `archiving`, `archive_log` and `compacting` are the archive: a sink that writes each message once.
+
+A project is an ordinary one: `spark-pipelines run` in its directory does the same work, and goes on
+where `gantry pipeline run` ended.
+"""

@@ -1,0 +1,91 @@
+"""The projects that ship with the package, and what each of them can be told."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from gantrymq.errors import ConfigError
+from gantrymq.settings import nearest
+
+PROJECTS: Final = Path(__file__).parent / "projects"
+PREFIX: Final = "spark.gantry."
+"""What the names of settings begin with in a project's `configuration`."""
+SERVER: Final = "nameServer"
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """Something that a project can be told; without a default it may stay unsaid."""
+
+    name: str
+    text: str
+    default: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Project:
+    """A project on the shelf."""
+
+    name: str
+    text: str
+    settings: tuple[Setting, ...]
+
+    @property
+    def place(self) -> Path:
+        """The directory of its files."""
+        return PROJECTS / self.name
+
+    def check(self, given: Mapping[str, str]) -> None:
+        """Refuse settings that it does not have."""
+        known = {setting.name for setting in self.settings} | {SERVER}
+        for name in given:
+            if name not in known:
+                raise ConfigError(
+                    f"pipeline {self.name} has no setting {name!r}{nearest(name, known)}; it has"
+                    f" {', '.join(sorted(known))}"
+                )
+
+    def defaults(self) -> dict[str, str]:
+        """What holds where nothing else is said."""
+        return {one.name: one.default for one in self.settings if one.default}
+
+
+READING: Final = (
+    Setting("topic", "the topic to read"),
+    Setting("topics", "several topics, with commas between them"),
+    Setting("topicPattern", "a regular expression for the names of topics; new ones join later"),
+    Setting("tags", "only messages with one of these tags: a || b"),
+    Setting("sql", "only messages whose properties fit this SQL92 expression"),
+    Setting("startingOffsets", "where the first run begins: earliest, latest, or JSON"),
+    Setting("startingTimestamp", "begin with what was stored at this time"),
+    Setting("maxOffsetsPerTrigger", "most messages of a batch", "1000000"),
+    Setting("failOnDataLoss", "false: go on when messages are gone before they were read"),
+)
+"""Options of the format that a project hands on as they are."""
+
+SHELF: Final = {
+    project.name: project
+    for project in (
+        Project(
+            "archive",
+            "Topics to Parquet, by topic, date and hour, each message once.",
+            (
+                *READING,
+                Setting("path", "the directory of the archive; `archive` beside the project"),
+                Setting("fileBytes", "begin another file when one has so many bytes", "268435456"),
+            ),
+        ),
+    )
+}
+
+
+def project(name: str) -> Project:
+    """The project of that name."""
+    if name not in SHELF:
+        raise ConfigError(
+            f"no pipeline is called {name!r}{nearest(name, SHELF)}: {', '.join(SHELF)}"
+        )
+    return SHELF[name]

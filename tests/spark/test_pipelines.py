@@ -1,0 +1,57 @@
+"""Pipelines as their users run them: each by a `gantry pipeline run` of its own."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pyarrow.dataset as ds
+
+import gantrymq
+from tests.spark import direct
+
+COMMAND = [sys.executable, "-c", "from gantrymq.cli import main; main()", "pipeline", "run"]
+
+
+def run(place, name: str, *words: str, fails: bool = False) -> subprocess.CompletedProcess[str]:
+    """The command, to its end."""
+    told = subprocess.run(
+        [*COMMAND, name, "--data", str(place.tmp_path / name), "--namesrv", place.name_server,
+         "--master", "local[2]", *words],
+        env=os.environ | {"PYTHONPATH": str(Path(gantrymq.__file__).parent.parent)},
+        cwd=place.tmp_path, capture_output=True, text=True, timeout=280, stdin=subprocess.DEVNULL,
+    )  # fmt: skip
+    assert told.returncode == fails, (told.stdout, told.stderr[-5000:])
+    return told
+
+
+def identities(table) -> list[tuple[str, int, int, bytes]]:
+    """Which messages, row by row."""
+    names = ("broker", "queue_id", "queue_offset", "body")
+    return sorted(zip(*(table.column(name).to_pylist() for name in names), strict=True))
+
+
+def test_the_archive_goes_on_and_has_every_message_once(ours):
+    ours.make()
+    ours.send([b"%d" % number for number in range(2500)])
+    first = run(
+        ours, "archive", "--set", f"topics={ours.topic}", "--set", "maxOffsetsPerTrigger=1000"
+    )
+    assert "2,500 rows in 3 batches, 0 behind" in first.stdout
+    assert "batch 2: 500 rows in" in first.stderr
+    ours.send([b"more %d" % number for number in range(300)])
+    second = run(ours, "archive")  # what it was told is remembered
+    assert "300 rows in 1 batches, 0 behind" in second.stdout
+    root = ours.tmp_path / "archive" / "archive"
+    archived = ds.dataset(root, format="parquet", partitioning="hive").to_table()
+    stored = direct.read(nameServer=ours.name_server, topic=ours.topic)
+    assert identities(archived) == identities(stored)
+    assert set(archived.column("topic").to_pylist()) == {ours.topic}
+    broken = next((root / "_log").glob("*1.json"))
+    broken.with_name("00000099.json").write_text("not JSON")
+    ours.send([b"last"])
+    failed = run(ours, "archive", fails=True)
+    assert "flow archive_messages, batch 4: offsets " in failed.stderr
+    assert "00000099.json is no entry of an archive's log" in failed.stderr
