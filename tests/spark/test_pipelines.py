@@ -15,7 +15,7 @@ from tests.spark import direct
 COMMAND = [sys.executable, "-c", "from gantrymq.cli import main; main()", "pipeline", "run"]
 
 
-def run(place, name: str, *words: str, fails: bool = False) -> subprocess.CompletedProcess[str]:
+def run(place, name: str, *words: str) -> subprocess.CompletedProcess[str]:
     """The command, to its end."""
     told = subprocess.run(
         [*COMMAND, name, "--data", str(place.tmp_path / name), "--namesrv", place.name_server,
@@ -23,7 +23,7 @@ def run(place, name: str, *words: str, fails: bool = False) -> subprocess.Comple
         env=os.environ | {"PYTHONPATH": str(Path(gantrymq.__file__).parent.parent)},
         cwd=place.tmp_path, capture_output=True, text=True, timeout=280, stdin=subprocess.DEVNULL,
     )  # fmt: skip
-    assert told.returncode == fails, (told.stdout, told.stderr[-5000:])
+    assert told.returncode == 0, (told.stdout, told.stderr[-5000:])
     return told
 
 
@@ -49,9 +49,3 @@ def test_the_archive_goes_on_and_has_every_message_once(ours):
     stored = direct.read(nameServer=ours.name_server, topic=ours.topic)
     assert identities(archived) == identities(stored)
     assert set(archived.column("topic").to_pylist()) == {ours.topic}
-    broken = next((root / "_log").glob("*1.json"))
-    broken.with_name("00000099.json").write_text("not JSON")
-    ours.send([b"last"])
-    failed = run(ours, "archive", fails=True)
-    assert "flow archive_messages, batch 4: offsets " in failed.stderr
-    assert "00000099.json is no entry of an archive's log" in failed.stderr

@@ -19,6 +19,7 @@ from gantrymq.spark.pipelines.archive_log import LOG, STAGING, ArchiveLog
 from gantrymq.spark.pipelines.archiving import ArchiveDataSource, TaskFiles
 from gantrymq.spark.pipelines.checkpoints import unfinished
 from gantrymq.spark.pipelines.compacting import compact
+from gantrymq.spark.pipelines.running import told
 
 AT = datetime(2026, 11, 19, 22, 30, tzinfo=UTC)
 QUEUE = MessageQueue("orders", "broker-a", 0)
@@ -201,3 +202,10 @@ def test_an_hour_that_is_over_is_compacted(tmp_path: Path) -> None:
     assert not list(compact(tmp_path, before=AT + timedelta(hours=9)))
     log.batch("q1", 1, *stage(tmp_path, "q1", 1, rows(1905, 1906)))  # the archive goes on
     assert held(tmp_path) == [*all_of_it, ("orders", 1905)]
+
+
+def test_of_what_spark_says_the_cause_is_told() -> None:
+    ours = "[STREAM_FAILED] Query\nTraceback:\n  x\ngantrymq.errors.ConfigError: no topic\n=== x"
+    assert told(ours) == "no topic"
+    sparks = "[NO_TABLE] gone\n  at java.lang.Thread\n\n=== Streaming Query ===\nmore"
+    assert told(sparks) == "[NO_TABLE] gone"

@@ -11,6 +11,7 @@ import io
 import json
 import logging
 import os
+import re
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -37,6 +38,9 @@ from gantrymq.spark.pipelines.making import SPEC, read_spec
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+_FLOW: Final = re.compile(r"^Identifier: (\S+)", re.MULTILINE)
+_OURS: Final = re.compile(r"^gantrymq\.[\w.]+: (.+)$", re.MULTILINE)
+_TESTING: Final = "SPARK_TESTING"
 _QUIET: Final = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
@@ -135,17 +139,45 @@ def _session(
 ) -> Iterator[SparkSession]:
     logging.getLogger("pyspark").setLevel(logging.CRITICAL)
     remote = master or os.environ.get("MASTER") or "local[*]"
+    if not remote.startswith("local"):
+        raise ConfigError(
+            f"master {remote}: a run starts its own Spark, local[2] or local[*];"
+            f" on a cluster it is spark-pipelines run --remote, in {home}"
+        )
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "Failed to set spark")  # they were, at the start
         name = f"gantry pipeline {spec['name']}"
-        spark = launching.session(name, remote=remote, conf=settings(home, spec, secrets))
+        conf = settings(home, spec, secrets)
+        with _any_port(conf):
+            spark = launching.session(name, remote=remote, conf=conf)
     try:
         yield spark
     finally:
         with warnings.catch_warnings(), contextlib.suppress(PySparkException):
             warnings.simplefilter("ignore")
             spark.stop()
+
+
+@contextlib.contextmanager
+def _any_port(conf: Mapping[str, str]) -> Iterator[None]:
+    """Have Spark Connect take a port from the system, so that runs do not get in each other's way.
+
+    PySpark's client knows the port of a server in its own process only where `SPARK_TESTING` is
+    set. Spark's JVM, which would behave otherwise under it, is started before and does not see it.
+    """
+    from pyspark import SparkConf, SparkContext
+
+    launching.prepare(os.environ)
+    SparkContext._ensure_initialized(conf=SparkConf(loadDefaults=False).setAll(list(conf.items())))
+    before = os.environ.get(_TESTING)
+    os.environ[_TESTING] = "1"
+    try:
+        yield
+    finally:
+        os.environ.pop(_TESTING)
+        if before is not None:
+            os.environ[_TESTING] = before
 
 
 @contextlib.contextmanager
@@ -203,13 +235,17 @@ def _events(spark: SparkSession, graph: str, storage: str, *, full_refresh: bool
 def _failure(name: str, spec: Mapping[str, Any], error: Exception) -> PipelineFailed:
     storage = Path(unquote(urlsplit(str(spec["storage"])).path))
     where = "; ".join(map(str, unfinished(storage)))
+    if not where and (flow := _FLOW.search(str(error))):
+        where = f"flow {flow[1]}, before its first batch"
     at = f" at {where}" if where else ""
-    return PipelineFailed(f"pipeline {name} failed{at}: {_first_words(str(error))}")
+    return PipelineFailed(f"pipeline {name} failed{at}: {told(str(error))}")
 
 
-def _first_words(text: str) -> str:
-    """What a JVM says, without its stack."""
-    said = text.partition("\nJVM stacktrace:")[0]
+def told(text: str) -> str:
+    """What went wrong, out of what Spark says: our own error's words, or all but the stacks."""
+    if own := _OURS.findall(text):
+        return str(own[0])
+    said = text.partition("\nJVM stacktrace:")[0].partition("\n=== Streaming Query ===")[0]
     lines = [line.strip() for line in said.splitlines() if line.strip()]
     return "\n".join(line for line in lines if not line.startswith("at ")) or "it says nothing"
 
