@@ -299,10 +299,11 @@ async def _take(
             topic, request.group, queue_id, from_end=request.init_mode == _FROM_END
         )
         found = _read(broker, place, offset, wanted, catch.room, warmed=warmed)
-        if found.cold and not warmed:
-            await asyncio.to_thread(broker.store.warm, found)
-            warmed = True
-            continue
+        if found.cold:
+            found = await asyncio.to_thread(broker.store.warm, found)
+            warmed = found.again
+            if warmed or broker.pops.peek(topic, request.group, queue_id) != offset:
+                continue
         if found.count:
             _hand_out(request, broker, place, found, catch)
             return

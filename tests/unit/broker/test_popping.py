@@ -28,6 +28,7 @@ from gantrymq.protocol.popping import (
 )
 from gantrymq.wire import properties, record
 from tests.support import run_on
+from tests.unit.broker.rig import with_rig
 from tests.unit.broker.timed import TimedRig, chores, timed
 
 RETRY = pop_retry_topic("billing", "orders")
@@ -141,6 +142,19 @@ async def test_pops_at_the_same_time_share_the_messages(rig):
     found = await asyncio.gather(*(pop(rig, 3) for _ in range(25)))
     given = [one.message.body for some in found for one in some]
     assert sorted(given) == sorted(b"%d" % n for n in range(60))
+
+
+@with_rig(pulls__sql=True)
+async def test_what_is_not_in_memory_is_fetched_first_and_still_given_once(rig):
+    for n in range(40):
+        rig.send(body=b"%d" % n, properties=RED)
+    for _ in range(40):  # so that they are not the newest any more
+        rig.send("other", body=bytes(500_000))
+    rig.disk.cold = True
+    by_name = {"expression": "TAGS = 'red'", "expression_type": "SQL92"}
+    found = await asyncio.gather(*(pop(rig, 10, **(by_name if n % 2 else {})) for n in range(5)))
+    given = [one.message.body for some in found for one in some]
+    assert sorted(given) == sorted(b"%d" % n for n in range(40))
 
 
 # --- waiting --------------------------------------------------------------------------------------
