@@ -13,7 +13,9 @@ from typing import Any
 
 import pytest
 
+from gantrymq.client.reader import Reader
 from gantrymq.client.simple_consumer import AsyncSimpleConsumer, PoppedMessage, SimpleConsumer
+from gantrymq.client.sync_producer import Producer
 from gantrymq.errors import ClosedError, ConnectFailed, InvalidInput, NoRoute, StateError
 from gantrymq.net import aio
 from gantrymq.protocol.statistics import GetConsumeStats
@@ -156,6 +158,25 @@ def test_filters_and_topics_change(make: Callable[..., Either], topic: str, kind
     consumer.unsubscribe(topic)
     with pytest.raises(StateError, match="has no topic"):
         consumer.receive()
+
+
+@both
+def test_names_are_those_of_a_namespace(here: Platform, kind: str) -> None:
+    url, topic = f"{here.url}/shop", f"spaced_{kind}"
+    with Producer(url, group="till") as producer:
+        producer.send(topic, b"one")
+    consumer = Either(kind, url, group=f"billing_{kind}", topics=topic, start="earliest")
+    (first,) = consumer.receive(wait=5.0)
+    consumer.nack(first)
+    (again,) = consumer.receive(wait=5.0)
+    assert (first.topic, again.topic, again.retries) == (topic, topic, 1)
+    assert again.asked_topic == f"shop%{topic}"
+    consumer.give_up(again, "no till")
+    assert consumer.receive(wait=0.0) == []
+    consumer.end()
+    with Reader(url) as reader:
+        (buried,) = reader.messages(f"%DLQ%billing_{kind}", None, None)
+        assert buried.body == b"one"
 
 
 @both
