@@ -40,6 +40,8 @@ from shopping.trade import Shop
 import gantrymq as gantry
 from gantrymq.net import aio
 
+log = logging.getLogger("shop")
+
 RUNS: Final = Path(__file__).resolve().parent.parent / ".cache" / "run"
 KEPT: Final = 3
 """So many runs are kept in there, this one included."""
@@ -47,7 +49,7 @@ SETTLING: Final = 60.0
 FINISHING: Final = 180.0
 """Seconds that the last messages, and Spark's last micro-batches, may take."""
 SETTLING_IF_STOPPED: Final = 1.5
-FINISHING_IF_STOPPED: Final = 3.0
+FINISHING_IF_STOPPED: Final = 2.5
 
 
 class Run:
@@ -70,13 +72,22 @@ class Run:
         async with contextlib.AsyncExitStack() as stack:
             admin = await stack.enter_async_context(gantry.AsyncAdmin(self.shop.url))
             if self.pipelines is not None:
-                stack.push_async_callback(self.pipelines.close)
                 await self.pipelines.start()
-            async with showing(self.history, admin):
+            await stack.enter_async_context(showing(self.history, admin))
+            async with asyncio.TaskGroup() as beside:
                 async with self.shop.open(every):
                     await self.shop.sell(self.seconds)
+                    log.info("no more orders")
+                    if self.stopped and self.pipelines is not None:  # there is no time to lose
+                        beside.create_task(self.pipelines.finish(0, FINISHING_IF_STOPPED))
                     await self.shop.settle(SETTLING_IF_STOPPED if self.stopped else SETTLING)
-                return await self.conclude(admin)
+                log.info("nobody is at work any more")
+            return await self.conclude(admin)
+
+    async def close(self) -> None:
+        """End what runs beside this process."""
+        if self.pipelines is not None:
+            await self.pipelines.close()
 
     async def conclude(self, admin: gantry.AsyncAdmin) -> Verdict:
         """Nobody works any more: compare what there is."""
@@ -84,9 +95,10 @@ class Run:
         archived: dict[str, int] | None = None
         repeated, failure = 0, None
         if self.pipelines is not None:
-            patience = FINISHING_IF_STOPPED if self.stopped else FINISHING
-            await self.pipelines.finish(stored.archivable, patience)
+            if not self.stopped:
+                await self.pipelines.finish(stored.archivable, FINISHING)
             await self.history.take(admin)
+            log.info("Spark: %s", self.pipelines.state)
             archived, repeated = self.pipelines.archived, self.pipelines.repeated
             failure = self.pipelines.failure
             if archived is None and not self.stopped:
@@ -121,13 +133,19 @@ def ending_at_signals(shop: Shop) -> Iterator[None]:
 
 async def trade(options: argparse.Namespace, data: Path) -> int:
     """A platform and a shop on it; the exit code."""
+    page = data / "report.html"
     async with platform(data) as address:
         run = Run(address, options, data)
         with ending_at_signals(run.shop):
-            verdict = await run.go()
-    page = data / "report.html"
+            try:
+                verdict = await run.go()
+                writing = asyncio.to_thread(report.write, run.history, verdict, page)
+                await asyncio.gather(writing, run.close())
+            finally:
+                await run.close()
+        log.info("the report is written")
+    log.info("the platform is closed")
     print(report.summary(run.history, verdict))
-    report.write(run.history, verdict, page)
     print(f"data       {data}\nreport     {page}")
     if verdict.faults:
         return 1
@@ -165,7 +183,9 @@ def main() -> int:
         parser.error(f"--data: {options.data} is not empty, and counts would not agree with it")
     data = directory(options.data)
     # every failed mail is told of in the log, with its traceback
-    logging.basicConfig(filename=data / "shop.log", level=logging.INFO)
+    logging.basicConfig(
+        filename=data / "shop.log", level=logging.INFO, format="%(asctime)s %(name)s: %(message)s"
+    )
     return aio.run(trade(options, data))
 
 

@@ -133,9 +133,10 @@ def _pipelines(pipelines: Pipelines, now: Sample) -> Table:
         "health": _health(pipelines),
     }
     for name, query in pipelines.queries.items():
-        _, rows, seconds = query.batches[-1] if query.batches else (0.0, 0, 0.0)
+        last = f"{query.batches[-1][2]:.1f} s" if query.batches else "–"
+        rows = query.batches[-1][1] if query.batches else 0
         table.add_row(
-            name, f"{query.rows:,}", f"{len(query.batches):,}", f"{seconds:.1f} s", f"{rows:,}",
+            name, f"{query.rows:,}", f"{len(query.batches):,}", last, f"{rows:,}",
             found[name] if pipelines.state == "running" else pipelines.state,
         )  # fmt: skip
     return table

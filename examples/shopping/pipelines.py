@@ -49,6 +49,7 @@ class Pipelines:
         self.archived: dict[str, int] | None = None
         self.repeated = 0
         self.failure: str | None = None
+        self._late = False
         self._heard_all: asyncio.Task[None] | None = None
         self._done = asyncio.Event()
 
@@ -116,26 +117,30 @@ class Pipelines:
         if self.state == "failed" or (self.state == "starting" and patience < _START):
             return
         self._tell(f"finish {expected}")
-        with contextlib.suppress(TimeoutError):
+        try:
             async with asyncio.timeout(patience):
                 await self._done.wait()
+        except TimeoutError:
+            self._late = True
 
     async def close(self) -> None:
         """End it, with force if it does not end by itself."""
-        if self._heard_all is None:
+        heard_all, self._heard_all = self._heard_all, None
+        if heard_all is None:
             return
-        if self.state == "running" or self.state == "starting":
+        if self.state in ("starting", "running"):
             self.state = "stopped"
         self._tell("stop")
         try:
-            async with asyncio.timeout(_GRACE):
+            # one that did not finish in time would not read this, and its archive is whole anyhow:
+            # a micro-batch is in it, or not
+            async with asyncio.timeout(0.0 if self._late else _GRACE):
                 await self._process.wait()
         except TimeoutError:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(self._process.pid, signal.SIGKILL)
             await self._process.wait()
-        await self._heard_all
-        self._heard_all = None
+        await heard_all
 
     def _tell(self, line: str) -> None:
         assert self._process.stdin is not None

@@ -177,7 +177,7 @@ class Queries:
         deadline = time.monotonic() + 30
         for query in self.running:
             query.processAllAvailable()
-        while sum(self.count().values()) < expected and time.monotonic() < deadline:
+        while expected and sum(self.count().values()) < expected and time.monotonic() < deadline:
             self.running[0].processAllAvailable()
         for query in self.running:
             query.stop()

@@ -51,9 +51,12 @@ def _of_spark(history: History, pipelines: Pipelines) -> str:
     files = history.samples[-1].files if history.samples else 0
     took = [seconds for query in pipelines.queries.values() for _, _, seconds in query.batches]
     cents = sum(cents for _, _, cents in pipelines.minutes)
+    rows = pipelines.queries["archive"].rows
+    whole = "" if pipelines.archived is not None else f"; stopped when {rows:,} rows were archived"
     return (
-        f"Spark: {len(took):,} micro-batches, {_at(took, 50):.1f} s in the middle; {files:,}"
-        f" Parquet files; revenue {cents / 100:,.2f} of {history.shop.books.cents / 100:,.2f}"
+        f"Spark: {len(took):,} micro-batches, {_at(took, 50):.1f} s in the middle;"
+        f" {files:,} Parquet files;"
+        f" revenue {cents / 100:,.2f} of {history.shop.books.cents / 100:,.2f}{whole}"
     )
 
 
