@@ -73,6 +73,7 @@ class Run:
             admin = await stack.enter_async_context(gantry.AsyncAdmin(self.shop.url))
             if self.pipelines is not None:
                 await self.pipelines.start()
+            await asyncio.to_thread(report.warm_up)
             await stack.enter_async_context(showing(self.history, admin))
             async with asyncio.TaskGroup() as beside:
                 async with self.shop.open(every):

@@ -60,6 +60,15 @@ def _of_spark(history: History, pipelines: Pipelines) -> str:
     )
 
 
+def warm_up() -> None:
+    """Load what draws plots, which takes seconds the first time ever: not after a Ctrl-C, then."""
+    import matplotlib.font_manager
+    from matplotlib.backends import backend_svg
+
+    assert matplotlib.font_manager
+    assert backend_svg
+
+
 def write(history: History, verdict: Verdict, path: Path) -> None:
     """The page."""
     from gantrymq.spark.reports import Report
