@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from importlib import import_module
 from pathlib import Path
 from statistics import quantiles
 from typing import TYPE_CHECKING, Final
@@ -62,11 +63,8 @@ def _of_spark(history: History, pipelines: Pipelines) -> str:
 
 def warm_up() -> None:
     """Load what draws plots, which takes seconds the first time ever: not after a Ctrl-C, then."""
-    import matplotlib.font_manager
-    from matplotlib.backends import backend_svg
-
-    assert matplotlib.font_manager
-    assert backend_svg
+    for name in ("matplotlib.figure", "matplotlib.font_manager", "matplotlib.backends.backend_svg"):
+        import_module(name)
 
 
 def write(history: History, verdict: Verdict, path: Path) -> None:
