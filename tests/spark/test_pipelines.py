@@ -10,6 +10,7 @@ from pathlib import Path
 import pyarrow.dataset as ds
 
 import gantrymq
+from gantrymq.spark.pipelines import making, shelf
 from tests.spark import direct
 
 COMMAND = [sys.executable, "-c", "from gantrymq.cli import main; main()", "pipeline", "run"]
@@ -21,7 +22,7 @@ def run(place, name: str, *words: str) -> subprocess.CompletedProcess[str]:
         [*COMMAND, name, "--data", str(place.tmp_path / name), "--namesrv", place.name_server,
          "--master", "local[2]", *words],
         env=os.environ | {"PYTHONPATH": str(Path(gantrymq.__file__).parent.parent)},
-        cwd=place.tmp_path, capture_output=True, text=True, timeout=280, stdin=subprocess.DEVNULL,
+        cwd=place.tmp_path, capture_output=True, text=True, timeout=500, stdin=subprocess.DEVNULL,
     )  # fmt: skip
     assert told.returncode == 0, (told.stdout, told.stderr[-5000:])
     return told
@@ -49,3 +50,15 @@ def test_the_archive_goes_on_and_has_every_message_once(ours):
     stored = direct.read(nameServer=ours.name_server, topic=ours.topic)
     assert identities(archived) == identities(stored)
     assert set(archived.column("topic").to_pylist()) == {ours.topic}
+
+
+def test_the_template_passes_its_own_test(tmp_path):
+    made = tmp_path / "mine"
+    making.make(shelf.template("mine"), made, {"nameServer": "localhost:9876"})
+    told = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--rootdir", str(made)],
+        env=os.environ | {"PYTHONPATH": str(Path(gantrymq.__file__).parent.parent)},
+        cwd=made, capture_output=True, text=True, timeout=500, stdin=subprocess.DEVNULL,
+    )  # fmt: skip
+    assert told.returncode == 0, told.stdout[-5000:]
+    assert "1 passed" in told.stdout

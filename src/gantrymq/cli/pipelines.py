@@ -13,7 +13,7 @@ from gantrymq.cli import exits, screen, times
 from gantrymq.cli.shapes import pairs
 from gantrymq.cli.verbs import Session, noun, verb
 from gantrymq.cli.views import Column, Table, View
-from gantrymq.errors import ConfigError
+from gantrymq.errors import AlreadyExists, ConfigError
 
 if TYPE_CHECKING:
     from gantrymq.spark.pipelines.running import Batch
@@ -83,6 +83,22 @@ def run(
     behind = sum(totals.behind.values())
     click.echo(f"{totals.rows:,} rows in {totals.batches:,} batches, {behind:,} behind; in {home}")
     return exits.OK
+
+
+@verb(command, "init", output=False)
+@click.argument("directory", type=click.Path(path_type=Path, file_okay=False))
+def init(session: Session, directory: Path) -> None:
+    """Write a small pipeline into DIRECTORY, with a test, to be changed into what is needed."""
+    from gantrymq.spark.pipelines import making, shelf
+
+    if (directory / making.SPEC).exists():
+        raise AlreadyExists(f"{directory} has a pipeline already: its {making.SPEC}")
+    project = shelf.template(directory.resolve().name)
+    making.make(project, directory, {shelf.SERVER: session.target.known})
+    session.note(
+        f"written: change {directory}/transformations, run pytest in {directory}, and"
+        f" then gantry pipeline run {directory}"
+    )
 
 
 @verb(command, "compact", cluster=False)

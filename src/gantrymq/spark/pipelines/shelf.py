@@ -32,11 +32,13 @@ class Project:
     name: str
     text: str
     settings: tuple[Setting, ...]
+    folder: str = ""
+    """Where its files are, if that is not its name."""
 
     @property
     def place(self) -> Path:
         """The directory of its files."""
-        return PROJECTS / self.name
+        return PROJECTS / (self.folder or self.name)
 
     def check(self, given: Mapping[str, str]) -> None:
         """Refuse settings that it does not have."""
@@ -80,6 +82,20 @@ SHELF: Final = {
         ),
     )
 }
+
+
+def template(name: str) -> Project:
+    """A small project of that name, for its user to change."""
+    return Project(
+        name,
+        "Orders that are large go on to another topic.",
+        (
+            Setting("topic", "the topic to read", "orders"),
+            Setting("target", "the topic to write to", "large-orders"),
+            Setting("least", "the least amount that is large", "1000"),
+        ),
+        folder="template",
+    )
 
 
 def project(name: str) -> Project:
