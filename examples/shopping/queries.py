@@ -33,6 +33,8 @@ from pyspark.sql.streaming.listener import (
 )
 
 import gantrymq.spark
+from gantrymq.spark.pipelines.archiving import NAME as ARCHIVE
+from gantrymq.spark.pipelines.archiving import ArchiveDataSource
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -122,13 +124,11 @@ class Queries:
         return query
 
     def archive(self) -> StreamingQuery:
-        """Every message, as it is, a directory for each topic."""
+        """Every message, as it is, as `gantry pipeline run archive` keeps them."""
+        self.spark.dataSource.register(ArchiveDataSource)
         frame = self.read(topicPattern=TOPICS, columns=COLUMNS).load()
         path = str(self.directory / "archive")
-        return self.start(
-            "archive",
-            frame.writeStream.format("parquet").partitionBy("topic").option("path", path),
-        )
+        return self.start("archive", frame.writeStream.format(ARCHIVE).option("path", path))
 
     def revenue(self) -> StreamingQuery:
         """What was ordered in each minute, late orders included."""
@@ -187,8 +187,7 @@ class Queries:
     def archived(self) -> DataFrame | None:
         """What is in Parquet; nothing before the first micro-batch."""
         path = self.directory / "archive"
-        found = (path / "_spark_metadata").exists() and any(path.glob("topic=*"))
-        return self.spark.read.parquet(str(path)) if found else None
+        return self.spark.read.parquet(str(path)) if any(path.glob("topic=*")) else None
 
     def count(self) -> dict[str, int]:
         """Rows by topic."""

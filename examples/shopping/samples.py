@@ -67,7 +67,9 @@ class History:
     def _look(self, stored: Stored) -> Sample:
         books = self.shop.books
         session = self.pipelines.session_id if self.pipelines else None
-        sizes = [path.stat().st_size for path in self.data.glob("spark/archive/topic=*/*.parquet")]
+        sizes = [
+            path.stat().st_size for path in self.data.glob("spark/archive/topic=*/**/*.parquet")
+        ]
         return Sample(
             at=self.seconds,
             sent=books.sent,
