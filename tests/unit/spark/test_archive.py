@@ -142,11 +142,15 @@ def test_a_query_that_begins_anew_is_refused_with_the_way_on(tmp_path: Path) -> 
 def test_a_file_that_is_gone_is_told_of(tmp_path: Path) -> None:
     log = ArchiveLog(tmp_path)
     log.batch("q", 0, *stage(tmp_path, "q", 0, rows(0, 5)))
+    shutil.rmtree(tmp_path / "topic=orders")  # by its owner, who has had enough of it
+    log.batch("q", 1, *stage(tmp_path, "q", 1, rows(5, 6)))
+    assert held(tmp_path) == [("orders", 5)]
     shutil.rmtree(tmp_path / "topic=orders")
-    with pytest.raises(StoreError, match="with 5 rows, is gone: entry 1"), log.changing():
+    (tmp_path / LOG / "00000002.done").unlink()  # whose writer died, then
+    with pytest.raises(StoreError, match="with 1 rows, is gone: entry 2"), log.changing():
         pass
-    (tmp_path / LOG / "00000002.json").write_text("{}")
-    with pytest.raises(StoreError, match=r"00000002\.json is no entry"):
+    (tmp_path / LOG / "00000003.json").write_text("{}")
+    with pytest.raises(StoreError, match=r"00000003\.json is no entry"):
         log.head()
 
 

@@ -105,7 +105,8 @@ class ArchiveLog:
         with (self._log / "lock").open("w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             head = self.head()
-            self._carry_out(head)
+            if head.number and not self._done(head).exists():
+                self._carry_out(head)
             yield head
 
     def append(self, head: Entry, entry: Entry) -> Entry:
@@ -152,9 +153,13 @@ class ArchiveLog:
             (self.root / path).unlink(missing_ok=True)
         for directory in touched:
             _sync(directory)
+        self._done(entry).touch()  # from now on its files are their owner's, who may remove them
 
     def _numbers(self) -> list[int]:
         return [int(path.stem) for path in self._log.glob("*.json") if path.stem.isdecimal()]
+
+    def _done(self, entry: Entry) -> Path:
+        return self._path(entry.number).with_suffix(".done")
 
     def _path(self, number: int) -> Path:
         return self._log / f"{number:08d}.json"
