@@ -14,7 +14,7 @@ from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 
 GOOD = b'{"id": 1, "name": "beer", "price": "2.50", "at": "2026-11-19T20:00:00Z", "tags": ["a"]}'
 OTHER = b'{"id": 2, "name": {"de": "Bier"}, "day": "2026-11-19", "extra": true}'
-BAD = [b"{", b"[]", b'{"id": "two"}', b'{"id": 99999999999999999999}', b"\xff\xfe", b""]
+BAD = [b"{", b"[]", b'{"id": "two"}', b'{"id": 99999999999999999999}', b"\xff\xfe"]
 SCHEMA = (
     "queue_offset bigint, id bigint, name string, price decimal(10,2), at timestamp, day date,"
     " body struct<tags:array<string>>, _corrupt_record string"

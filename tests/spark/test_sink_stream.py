@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 import time
 
 import pytest
@@ -97,13 +98,16 @@ def test_the_listener_tells_the_lag_and_keeps_the_group_up_to_the_last_batch(pla
 class Dying(gantrymq.spark.RocketMQDataSource):
     """Its first task dies as if its machine had, after some of its rows."""
 
+    flag = ""
+    """The file that says that this was; it travels with the class, which is pickled by value."""
+
     @classmethod
     def name(cls):
         return "dying"
 
     def reader(self, schema):
         reader = super().reader(schema)
-        flag = os.environ["DYING_FLAG"]
+        flag = self.flag
         read = reader._tasks.read
 
         def dies(partition):
@@ -120,10 +124,7 @@ class Dying(gantrymq.spark.RocketMQDataSource):
 def test_a_worker_that_is_killed_is_made_good_for(ours):
     ours.make(queues=2)
     ours.send(numbers(0, 30_000))
-    flag = ours.tmp_path / "died"
-    os.environ["DYING_FLAG"] = str(flag)
-    import sys
-
+    Dying.flag = str(ours.tmp_path / "died")
     cloudpickle.register_pickle_by_value(sys.modules[Dying.__module__])
     try:
         ours.spark.dataSource.register(Dying)
