@@ -29,7 +29,7 @@ from typing import Final, TypeAlias
 
 from gantrymq.broker.config import IdentityConfig, RegisteringConfig
 from gantrymq.broker.topics import Topics, changed_copy
-from gantrymq.errors import GantryError
+from gantrymq.errors import BrokerFailure, GantryError
 from gantrymq.protocol.data_version import DataVersion
 from gantrymq.protocol.registration import (
     QueryDataVersion,
@@ -193,6 +193,7 @@ class _NameServer:
         self._complained = False
         self._ha_address = ha_address
         self._changed: set[str] = set()
+        self._compressed = registrar.settings.compressed
         self._bell = asyncio.Event()
 
     def tell(self, topics: Collection[str]) -> None:
@@ -269,7 +270,34 @@ class _NameServer:
         """Register these topics or all; what changes meanwhile is noted for the next time."""
         if topics is None:
             self._ours = await self._address_for(self.address)
-        ours, self._changed = self._registrar.identity, set()
+        self._changed = set()
+        await self._send(Registration(filter_servers=[], table=self._registrar.table(topics)))
+        if not self._changed:
+            self.told.set()
+        if not self.known:
+            self.known, self._complained = True, False
+            log.info("registered at name server %s as %s", self.address, self._ours)
+            self.became_known.set()
+
+    async def _send(self, registration: Registration) -> None:
+        """Compressed if that is wanted, and plain where that cannot be read.
+
+        Releases before 5 cannot: the lines in it have the attributes of topics, as theirs have not.
+        """
+        try:
+            await self._registrar.call(self.address, self._request(registration))
+        except BrokerFailure as refused:
+            if not self._compressed or "RegisterBrokerBody" not in str(refused):
+                raise
+            self._compressed = False
+            log.warning(
+                "name server %s cannot read compressed registrations; it gets plain ones",
+                self.address,
+            )
+            await self._registrar.call(self.address, self._request(registration))
+
+    def _request(self, registration: Registration) -> RegisterBroker:
+        ours = self._registrar.identity
         request = RegisterBroker(
             broker=ours.name,
             address=self._ours,
@@ -278,14 +306,5 @@ class _NameServer:
             broker_id=ours.id,
             acting_master=False,
         )
-        request.carry(
-            Registration(filter_servers=[], table=self._registrar.table(topics)),
-            compressed=self._registrar.settings.compressed,
-        )
-        await self._registrar.call(self.address, request)
-        if not self._changed:
-            self.told.set()
-        if not self.known:
-            self.known, self._complained = True, False
-            log.info("registered at name server %s as %s", self.address, request.address)
-            self.became_known.set()
+        request.carry(registration, compressed=self._compressed)
+        return request
