@@ -142,7 +142,7 @@ class Writer:
     def begin(self, broker: Broker) -> None:
         """Make topics and groups."""
         for number, (topic, queues) in enumerate((*TOPICS.items(), (DELIVERED.topic, 1))):
-            changes = {"+message.type": "MIXED"} if number == 3 else None
+            changes = {"+message.type": "NORMAL"} if number == 3 else None
             broker.call(
                 PutTopic(
                     topic=topic, read_queues=queues, write_queues=queues, perm=6,
