@@ -57,18 +57,24 @@ HEAD: Final = (
 )
 
 
-def table() -> None:
-    """Print the newest result of each row and size that both sides have."""
-    newest: dict[tuple[str, str], dict[str, list[Measured]]] = {}
-    for path in sorted(RESULTS.glob("*.json")):
+def newest(directory: Path) -> dict[tuple[str, str], dict[str, list[Measured]]]:
+    """The newest result of each row and size that both sides have."""
+    found: dict[tuple[str, str], dict[str, list[Measured]]] = {}
+    for path in sorted(directory.glob("*.json")):
         for one in json.loads(path.read_text())["found"]:
             if set(NAMES) <= one["rounds"].keys():
-                newest[one["row"], one.get("size", "")] = one["rounds"]
+                found[one["row"], one.get("size", "")] = one["rounds"]
+    return found
+
+
+def table() -> None:
+    """Print what was measured last."""
+    newest_of = newest(RESULTS)
     print(HEAD)
     for what in FOOTPRINT:
-        if (what, "") in newest:
-            print(*footprint_lines(what, newest[what, ""]), sep="\n")
+        if (what, "") in newest_of:
+            print(*footprint_lines(what, newest_of[what, ""]), sep="\n")
     for size in SIZES:
         for row in ROWS:
-            if (row.name, size) in newest:
-                print(*lines(row, size, newest[row.name, size]), sep="\n")
+            if (row.name, size) in newest_of:
+                print(*lines(row, size, newest_of[row.name, size]), sep="\n")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -30,6 +30,10 @@ class Row:
     @property
     def more_is_better(self) -> bool:
         return self.unit == "/s"
+
+    def told(self, one: Mapping[str, float]) -> str:
+        """What is said of a round."""
+        return "  ".join(f"{name} {one[name]:,.0f}" for name in self.numbers) + f" {self.unit}"
 
 
 def _sending(name: str, what: str, verb: str = "sync", **how: Any) -> Row:

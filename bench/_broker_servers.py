@@ -99,15 +99,14 @@ class Side:
                 os.kill(pid, number)
 
 
-def start(name: str, flush: str) -> Side:
-    """Start one of `NAMES`, its log flushed `sync` or `async`."""
+def start(name: str, flush: str, **theirs: object) -> Side:
+    """Start one of `NAMES`, its log flushed `sync` or `async`; `theirs` are RocketMQ's settings."""
     if name == GANTRY:
         ours = Gantry(f"store.flush.mode={flush}")
         return Side(name, ours, [int(ours.facts["pid"])], ours.home)
-    theirs = Cluster(
-        jars.CURRENT, settings={**_FILES, "flushDiskType": f"{flush.upper()}_FLUSH"}, jvm=JVM
-    )
-    return Side(name, theirs, theirs.pids, theirs.home)
+    settings = {**_FILES, "flushDiskType": f"{flush.upper()}_FLUSH", **theirs}
+    cluster = Cluster(jars.CURRENT, settings=settings, jvm=JVM)
+    return Side(name, cluster, cluster.pids, cluster.home)
 
 
 def cpu_seconds(pid: int) -> float:

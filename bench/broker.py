@@ -18,25 +18,22 @@ What was measured is kept as JSON, a file for each run, in results/broker.
 from __future__ import annotations
 
 import argparse
-import contextlib
 import functools
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, Final, TypeVar
 
 import _broker_footprint as footprint
-import _broker_servers as servers
 import jars
 from _broker_results import HEAD, RESULTS, footprint_lines, lines, table
 from _broker_rows import ROWS, SIZES, Plan, Row
 from _broker_servers import NAMES, Side
 from _driving import Driver, Failed, JavaDriver, Measured, keep, note
+from _turns import in_turns, started
 
 QUEUES: Final = 8
-_PAUSE: Final = 2.0
-"""Seconds that a broker gets that was too busy."""
 _READING: Final = ("consume", "latency")
 
 T = TypeVar("T")
@@ -57,7 +54,7 @@ class Bench:
         for flush in ("async", "sync"):
             rows = [row for row in self._plan.rows if row.flush == flush]
             if rows:
-                with self._sides(flush) as sides:
+                with started(self._plan.sides, flush) as sides:
                     self._there.clear()
                     for size in self._plan.sizes:
                         for row in rows:
@@ -81,31 +78,15 @@ class Bench:
         self.found.append({"row": what, "time": time.strftime("%F %T"), "rounds": found})
         print(*footprint_lines(what, found), sep="\n", flush=True)
 
-    @contextlib.contextmanager
-    def _sides(self, flush: str) -> Iterator[list[Side]]:
-        with contextlib.ExitStack() as stack:
-            sides = []
-            for name in self._plan.sides:
-                note(f"starting {name}, {flush} flush")
-                side = servers.start(name, flush)
-                stack.callback(side.close)
-                side.stop()
-                sides.append(side)
-            yield sides
-
     def _measure(self, row: Row, size: str, sides: Sequence[Side]) -> None:
-        rounds: dict[str, list[Measured]] = {side.name: [] for side in sides}
-        for side in sides:
-            note(f"{row.name} {size}: warming up {side.name}")
-            with side.running():
-                self._prepare(row, size, side)
-        for number in range(self._plan.rounds):
-            for side in sides if number % 2 == 0 else reversed(sides):
-                with side.running():
-                    one = self._again(row, size, side)
-                rounds[side.name].append(one)
-                told = "  ".join(f"{name} {one[name]:,.0f}" for name in row.numbers)
-                note(f"{row.name} {size}: round {number + 1}, {side.name:8} {told} {row.unit}")
+        rounds = in_turns(
+            f"{row.name} {size}",
+            sides,
+            self._plan.rounds,
+            prepare=lambda side: self._prepare(row, size, side),
+            once=lambda side: self._once(row, size, side, self._plan.seconds),
+            told=row.told,
+        )
         self.found.append(
             {"row": row.name, "size": size, "time": time.strftime("%F %T"), "rounds": rounds}
         )
@@ -120,20 +101,7 @@ class Bench:
             if row.verb == "consume":
                 count = self._plan.messages(SIZES[size])
                 self._driver.do("fill", count=count, threads=4, batch=32, **order)
-        try:
-            self._once(row, size, side, self._plan.warm)
-        except Failed as failure:
-            note(f"{row.name} {size}: {side.name} is not warm, because {failure}")
-            time.sleep(_PAUSE)
-
-    def _again(self, row: Row, size: str, side: Side) -> Measured:
-        """A round; one more chance where a broker was too busy to take a message."""
-        try:
-            return self._once(row, size, side, self._plan.seconds)
-        except Failed as failure:
-            note(f"{row.name} {size}: {side.name} once more, because {failure}")
-            time.sleep(_PAUSE)
-            return self._once(row, size, side, self._plan.seconds)
+        self._once(row, size, side, self._plan.warm)
 
     def _once(self, row: Row, size: str, side: Side, seconds: float) -> Measured:
         used = side.cpu_seconds()

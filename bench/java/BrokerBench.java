@@ -17,6 +17,7 @@ import java.util.concurrent.atomic.AtomicReference;
 import java.util.concurrent.locks.LockSupport;
 import org.apache.rocketmq.client.consumer.DefaultLitePullConsumer;
 import org.apache.rocketmq.client.consumer.DefaultMQPushConsumer;
+import org.apache.rocketmq.client.consumer.MessageSelector;
 import org.apache.rocketmq.client.consumer.listener.ConsumeConcurrentlyStatus;
 import org.apache.rocketmq.client.consumer.listener.MessageListenerConcurrently;
 import org.apache.rocketmq.client.exception.MQClientException;
@@ -29,7 +30,8 @@ import org.apache.rocketmq.common.message.Message;
 import org.apache.rocketmq.common.message.MessageExt;
 
 /**
- * RocketMQ's own client at work on whatever broker it is pointed to, for bench/broker.py and bench/client.py.
+ * RocketMQ's own client at work on whatever broker it is pointed to, for bench/broker.py,
+ * bench/client.py and bench/features.py.
  *
  * <p>One order a line on stdin, `verb name=value …`, and one JSON object a line on stdout. One JVM does a
  * whole run, so that what it learns about its own hot code serves all brokers alike; producers and
@@ -45,6 +47,8 @@ import org.apache.rocketmq.common.message.MessageExt;
  * lite     the same with a consumer that is polled
  * latency  messages at a fixed rate, each read back by a push consumer
  * </pre>
+ *
+ * <p>What else there is, FeatureBench does.
  */
 public final class BrokerBench {
     private static final int TIMEOUT_MS = 10_000;
@@ -83,7 +87,7 @@ public final class BrokerBench {
                 case "consume": return consume();
                 case "lite": return lite();
                 case "latency": return latency();
-                default: throw new IllegalArgumentException("no verb " + verb);
+                default: return new FeatureBench(this).done(verb);
             }
         } catch (Exception error) {
             String said = error.toString().replaceAll("[\"\\\\\\p{Cntrl}]", " ");
@@ -93,19 +97,19 @@ public final class BrokerBench {
 
     // --- what an order says ---------------------------------------------------------------------
 
-    private long number(String name) {
+    long number(String name) {
         return Long.parseLong(order.get(name));
     }
 
-    private long seconds(String name) {
+    long seconds(String name) {
         return (long) (Double.parseDouble(order.get(name)) * 1e9);
     }
 
-    private String topicName() {
+    String topicName() {
         return order.get("topic");
     }
 
-    private byte[] body() {
+    byte[] body() {
         byte[] body = new byte[(int) number("size")];
         new Random(1).nextBytes(body);
         return body;
@@ -113,8 +117,13 @@ public final class BrokerBench {
 
     // --- clients --------------------------------------------------------------------------------
 
-    private DefaultMQProducer producer() throws MQClientException {
+    DefaultMQProducer producer() throws MQClientException {
         DefaultMQProducer producer = new DefaultMQProducer("bench_producer");
+        started(producer);
+        return producer;
+    }
+
+    void started(DefaultMQProducer producer) throws MQClientException {
         producer.setNamesrvAddr(order.get("at"));
         producer.setInstanceName("p" + System.nanoTime());
         producer.setSendMsgTimeout(TIMEOUT_MS);
@@ -122,7 +131,6 @@ public final class BrokerBench {
         producer.setRetryTimesWhenSendAsyncFailed(0);
         producer.setCompressMsgBodyOverHowmuch(Integer.MAX_VALUE); // brokers are measured, not zip
         producer.start();
-        return producer;
     }
 
     private DefaultMQPushConsumer consumer(MessageListenerConcurrently listener) throws MQClientException {
@@ -130,9 +138,18 @@ public final class BrokerBench {
         consumer.setNamesrvAddr(order.get("at"));
         consumer.setInstanceName("c" + System.nanoTime());
         consumer.setConsumeFromWhere(ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET);
-        consumer.subscribe(topicName(), "*");
+        consumer.subscribe(topicName(), selector());
         consumer.registerMessageListener(listener);
         return consumer;
+    }
+
+    /** Everything, or one in so many of what FeatureBench has filled a topic with. */
+    private MessageSelector selector() {
+        switch (order.getOrDefault("filter", "")) {
+            case "tag": return MessageSelector.byTag("wanted");
+            case "sql": return MessageSelector.bySql("amount >= 100 AND region = 'east'");
+            default: return MessageSelector.byTag("*");
+        }
     }
 
     private String topic() throws Exception {
@@ -443,7 +460,7 @@ public final class BrokerBench {
         }
     }
 
-    private static String rate(long messages, long nanoseconds, Samples took) {
+    static String rate(long messages, long nanoseconds, Samples took) {
         String more = took == null ? "" : ", " + took.percentiles();
         return String.format(Locale.ROOT, "{\"messages\": %d, \"rate\": %.1f%s}",
             messages, messages * 1e9 / nanoseconds, more);
