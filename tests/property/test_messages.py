@@ -88,6 +88,17 @@ def cut(buffer: bytes, ranges: Ranges) -> list[bytes | None]:
     return [None if start < 0 else buffer[start:end] for start, end in spans]
 
 
+@given(RAW_PROPERTIES, st.lists(st.sampled_from(["TAGS", "A", "b", "KEYS"])))
+def test_what_is_taken_out_of_properties_is_gone_and_nothing_else(raw, names):
+    wanted = {k: v for k, v in properties.decode(raw).items() if k not in names}
+    assert properties.decode(properties.without(raw, *names)) == wanted
+
+
+@given(RAW_PROPERTIES, PROPERTIES)
+def test_what_is_added_to_properties_counts(raw, more):
+    assert properties.decode(properties.added(raw, more)) == properties.decode(raw) | more
+
+
 @given(st.lists(MESSAGES, max_size=6))
 def test_stored_messages_survive(messages: list[StoredMessage]) -> None:
     buffer = b"".join(message.encode() for message in messages)

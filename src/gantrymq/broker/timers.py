@@ -88,6 +88,14 @@ _OUT: Final = b"TIMER_OUT_MS\x01"
 _TAKES_BACK: Final = b"TIMER_DEL_UNIQKEY\x01"
 _ROLLED: Final = b"TIMER_ROLL_TIMES\x01"
 _RECALL_TAG: Final = "_RECALL_TAG_"
+_OF_WAITING: Final = (
+    properties.REAL_TOPIC,
+    properties.REAL_QUEUE_ID,
+    properties.WAIT,
+    properties.TIMER_ENQUEUE_MS,
+    properties.TIMER_DEQUEUE_MS,
+)
+"""What a delivered message has no more, or anew."""
 
 
 class Timers:
@@ -131,23 +139,24 @@ class Timers:
 
     def redirect(self, message: StoredMessage) -> None:
         """Have a message wait that asks for a time to come; refuse one that asks for too much."""
-        found = message.properties
-        if properties.TIMER_OUT_MS in found or message.topic == TIMER_TOPIC:
+        raw, now_ms = message.property_bytes, self._clock_ms()
+        if message.topic == TIMER_TOPIC or (_OUT in raw and message.find(properties.TIMER_OUT_MS)):
             return
-        now_ms = self._clock_ms()
         try:
-            due_ms = asked_time(found, now_ms)
+            due_ms = asked_time(raw, now_ms)
         except InvalidInput as error:
             raise MessageIllegal.because(str(error)) from error
         if due_ms is None:
             return
-        self._check(due_ms, now_ms, takes_back=properties.TIMER_DELETE_UNIQUE_KEY in found)
+        self._check(due_ms, now_ms, takes_back=_TAKES_BACK in raw)
         if due_ms <= now_ms:
             return
-        found[properties.TIMER_OUT_MS] = str(out_time(due_ms))
-        found[properties.REAL_TOPIC] = message.topic
-        found[properties.REAL_QUEUE_ID] = str(message.queue_id)
-        message.property_bytes = properties.encode(found)
+        more = {
+            properties.TIMER_OUT_MS: str(out_time(due_ms)),
+            properties.REAL_TOPIC: message.topic,
+            properties.REAL_QUEUE_ID: str(message.queue_id),
+        }
+        message.property_bytes = properties.added(raw, more)
         message.topic, message.queue_id = TIMER_TOPIC, 0
 
     def _check(self, due_ms: int, now_ms: int, *, takes_back: bool) -> None:
@@ -437,23 +446,26 @@ class Timers:
         message = self._waiting_at(held.log_offset)
         if message is None:
             return
-        found = message.properties
-        now_ms = self._clock_ms()
+        raw = message.property_bytes
+        more = {
+            properties.TIMER_ENQUEUE_MS: str(message.store_ms),
+            properties.TIMER_DEQUEUE_MS: str(self._clock_ms()),
+            properties.WAIT: "false",
+        }
         if held.rolls:
-            rolled = (_number(found.get(properties.TIMER_ROLL_TIMES)) or 0) + 1
-            found[properties.TIMER_ROLL_TIMES] = str(rolled)
+            rolled = (_number(message.find(properties.TIMER_ROLL_TIMES)) or 0) + 1
+            more[properties.TIMER_ROLL_TIMES] = str(rolled)
+            raw = properties.without(raw, *more)
         else:
-            message.topic = found.pop(properties.REAL_TOPIC, "")
-            message.queue_id = _number(found.pop(properties.REAL_QUEUE_ID, None)) or 0
-            if self._is_taken_back(message.topic, found):
+            message.topic = message.find(properties.REAL_TOPIC) or ""
+            message.queue_id = _number(message.find(properties.REAL_QUEUE_ID)) or 0
+            if self._taken_back and self._is_taken_back(message):
                 return
             if message.topic in ("", HALF_TOPIC):
                 log.error("a timed message at %d is lost: it has no topic", held.log_offset)
                 return
-        found[properties.TIMER_ENQUEUE_MS] = str(message.store_ms)
-        found[properties.TIMER_DEQUEUE_MS] = str(now_ms)
-        found[properties.WAIT] = "false"
-        message.property_bytes = properties.encode(found)
+            raw = properties.without(raw, *_OF_WAITING)
+        message.property_bytes = properties.added(raw, more)
         message.prepared_offset = held.log_offset
         try:
             self._store.append(message)
@@ -465,11 +477,9 @@ class Timers:
         if not held.rolls:
             self._delivered_one(message)
 
-    def _is_taken_back(self, topic: str, found: dict[str, str]) -> bool:
-        if not self._taken_back:
-            return False
-        unique = found.get(properties.UNIQUE_KEY, "")
-        return f"{topic}+{unique}" in self._taken_back or unique in self._taken_back
+    def _is_taken_back(self, message: StoredMessage) -> bool:
+        unique = message.find(properties.UNIQUE_KEY) or ""
+        return f"{message.topic}+{unique}" in self._taken_back or unique in self._taken_back
 
     # --- inside: what is kept -------------------------------------------------------------------
 

@@ -9,7 +9,7 @@ RocketMQ: AbstractTransactionalMessageCheckListener, ProducerManager.getAvailabl
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Container, Iterator
 from math import ceil
 from typing import TYPE_CHECKING, Final
 
@@ -41,13 +41,17 @@ class Checks:
         """Have a half message looked at in so many seconds."""
         self._due.setdefault(ceil((self._now() + seconds) * _PER_SECOND), []).append(offset)
 
-    def take(self) -> Iterator[int]:
-        """What is to be looked at now; the rest comes with the next call."""
+    def take(self, still_open: Container[int]) -> Iterator[int]:
+        """What is to be looked at now of what is open; the rest comes with the next call."""
         now = int(self._now() * _PER_SECOND)
         for due in sorted(due for due in self._due if due <= now):
             self._ready.extend(self._due.pop(due))
-        for _ in range(min(_AT_ONCE, len(self._ready))):
-            yield self._ready.popleft()
+        left, ready = _AT_ONCE, self._ready
+        while ready and left:
+            offset = ready.popleft()
+            if offset in still_open:
+                left -= 1
+                yield offset
 
     def ask(self, half: StoredMessage) -> bool:
         """Ask a member of the producer group, the next in turn; whether there is one."""

@@ -29,7 +29,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from itertools import islice
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -67,6 +67,7 @@ _MOST_REMEMBERED: Final = 100_000
 _LAST_CALL: Final = 0.9
 """The part of the retention time after which a message that nobody decides on is given up."""
 _COMMIT: Final = int(Transaction.COMMIT)
+_IMMUNITY: Final = properties.CHECK_IMMUNITY_SECONDS.encode()
 
 
 class OpenTransaction(NamedTuple):
@@ -125,12 +126,15 @@ class Transactions:
         """Store a half message of a producer group, or refuse it as any other."""
         if self.settings.refuse:
             raise NoPermission.because("this broker takes no transaction messages")
-        found = message.properties
-        found[properties.REAL_TOPIC] = message.topic
-        found[properties.REAL_QUEUE_ID] = str(message.queue_id)
-        found[properties.TRANSACTION_ID] = found.get(properties.UNIQUE_KEY, "")
-        found.setdefault(properties.PRODUCER_GROUP, group)
-        return self._begin(message, found)
+        more = {
+            properties.REAL_TOPIC: message.topic,
+            properties.REAL_QUEUE_ID: str(message.queue_id),
+            properties.TRANSACTION_ID: message.find(properties.UNIQUE_KEY) or "",
+        }
+        if not message.find(properties.PRODUCER_GROUP):
+            more[properties.PRODUCER_GROUP] = group
+        message.property_bytes = properties.added(message.property_bytes, more)
+        return self._begin(message)
 
     def end(self, request: EndTransaction) -> int:
         """Commit or roll back; up to where the log has to be on the disk for that to last."""
@@ -151,10 +155,11 @@ class Transactions:
         message = self._store.message_at(log_offset)
         if message.topic != CHECK_MAX_TIME_TOPIC:
             raise InvalidInput(f"{message!r} is not in {CHECK_MAX_TIME_TOPIC}")
-        found = message.properties
-        found.pop(properties.TRANSACTION_CHECK_TIMES, None)
+        message.property_bytes = properties.without(
+            message.property_bytes, properties.TRANSACTION_CHECK_TIMES
+        )
         message.prepared_offset = 0
-        self._begin(message, found)
+        self._begin(message)
 
     def oldest(self, most: int) -> list[OpenTransaction]:
         """The open ones, the oldest first."""
@@ -167,7 +172,7 @@ class Transactions:
         kept, ended = self._notes.load()
         for offset, half in self._store.messages(HALF_TOPIC, 0, kept.half_offset):
             if offset not in ended:
-                self._add(offset, _Open(half.log_offset, half.store_ms), half.properties)
+                self._add(offset, _Open(half.log_offset, half.store_ms), half.property_bytes)
                 if offset in kept.checks:
                     self._asked[offset] = kept.checks[offset]
         self._find_unnoted(kept.noted_to)
@@ -188,7 +193,7 @@ class Transactions:
     def tick(self) -> None:
         """Ask about what is due; to be called every `TICK` seconds."""
         self._note()
-        for offset in self._checks.take():
+        for offset in self._checks.take(self._open):
             self._look_at(offset)
 
     def keep(self) -> None:
@@ -199,11 +204,11 @@ class Transactions:
 
     # --- inside: ends ---------------------------------------------------------------------------
 
-    def _begin(self, message: StoredMessage, found: dict[str, str]) -> Appended:
-        message.property_bytes = properties.encode(found)
+    def _begin(self, message: StoredMessage) -> Appended:
         message.topic, message.queue_id = HALF_TOPIC, 0
         appended = self._storing.put(message)
-        self._add(appended.queue_offset, _Open(appended.log_offset, message.store_ms), found)
+        one = _Open(appended.log_offset, message.store_ms)
+        self._add(appended.queue_offset, one, message.property_bytes)
         return appended
 
     def _half(self, request: EndTransaction) -> StoredMessage:
@@ -231,6 +236,8 @@ class Transactions:
             )
 
     def _check_age(self, half: StoredMessage) -> None:
+        if _IMMUNITY not in half.property_bytes:
+            return
         own = number(half.find(properties.CHECK_IMMUNITY_SECONDS))
         if own is None:
             return
@@ -287,9 +294,12 @@ class Transactions:
 
     # --- inside: questions ----------------------------------------------------------------------
 
-    def _add(self, offset: int, one: _Open, found: Mapping[str, str]) -> None:
+    def _add(self, offset: int, one: _Open, raw: bytes) -> None:
         self._open[offset] = one
-        immunity = self._immunity(number(found.get(properties.CHECK_IMMUNITY_SECONDS)))
+        immunity = self.settings.immunity
+        if _IMMUNITY in raw:
+            own = properties.find(raw, properties.CHECK_IMMUNITY_SECONDS)
+            immunity = self._immunity(number(own))
         age = max(0.0, (self._clock_ms() - one.since_ms) / 1000)
         self._checks.put(offset, max(0.0, immunity - age))
 
@@ -324,10 +334,11 @@ class Transactions:
 
     def _give_up(self, half: StoredMessage, one: _Open) -> None:
         """Put a message aside that nobody decides on."""
-        found, asked = half.properties, self._asked.get(half.queue_offset, 0)
-        found[properties.TRANSACTION_CHECK_TIMES] = str(asked)
+        asked = self._asked.get(half.queue_offset, 0)
+        raw = properties.without(half.property_bytes, properties.TRANSACTION_CHECK_TIMES)
+        raw = properties.added(raw, {properties.TRANSACTION_CHECK_TIMES: str(asked)})
         self._topics.make(CHECK_MAX_TIME_TOPIC, queues=1)
-        self._storing.put(_copy(half, CHECK_MAX_TIME_TOPIC, 0, found, half.sys_flag))
+        self._storing.put(_copy(half, CHECK_MAX_TIME_TOPIC, 0, raw, half.sys_flag))
         self._settle(half, Decision.COMMIT)
         self._ended[half.queue_offset] = Decision.UNDECIDED
         log.warning(
@@ -363,21 +374,23 @@ def _is_end(message: StoredMessage) -> bool:
 
 def _committed(half: StoredMessage) -> StoredMessage:
     """The message that a half message becomes."""
-    found = half.properties
-    topic = found.pop(properties.REAL_TOPIC, "")
-    queue_id = number(found.pop(properties.REAL_QUEUE_ID, None)) or 0
-    found.pop(properties.HALF_MESSAGE, None)
-    return _copy(half, topic, queue_id, found, with_transaction(half.sys_flag, Transaction.COMMIT))
+    raw = half.property_bytes
+    topic = properties.find(raw, properties.REAL_TOPIC) or ""
+    queue_id = number(properties.find(raw, properties.REAL_QUEUE_ID)) or 0
+    raw = properties.without(
+        raw, properties.REAL_TOPIC, properties.REAL_QUEUE_ID, properties.HALF_MESSAGE
+    )
+    return _copy(half, topic, queue_id, raw, with_transaction(half.sys_flag, Transaction.COMMIT))
 
 
 def _copy(
-    half: StoredMessage, topic: str, queue_id: int, found: dict[str, str], sys_flag: int
+    half: StoredMessage, topic: str, queue_id: int, raw: bytes, sys_flag: int
 ) -> StoredMessage:
     """What comes of `half` in another topic; it says where that was."""
     return StoredMessage(
         topic=topic,
         body=half.body,
-        property_bytes=properties.encode(found),
+        property_bytes=raw,
         queue_id=queue_id,
         flag=half.flag,
         sys_flag=sys_flag,

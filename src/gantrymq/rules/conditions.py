@@ -21,7 +21,9 @@ where TRUE comes out. Three things are not as in SQL but as in RocketMQ. `a = b`
 are missing. Where only `b` is missing it is FALSE, and `a <> b` is TRUE. CONTAINS, STARTSWITH and
 ENDSWITH are FALSE without a property or a text to look for, and so are they with NOT.
 
-Properties are looked for in the bytes that are stored; nothing else of them is taken apart.
+Properties are looked for in the bytes that are stored; nothing else of them is taken apart. Most
+messages are not even asked that much: many a term can only be TRUE where certain bytes are there
+(`marks`), and whether they are is seen at a glance.
 
 RocketMQ: ComparisonExpression, LogicExpression, UnaryExpression.
 """
@@ -56,6 +58,11 @@ DEEPEST: Final = 200
 """How deeply terms may stand within each other: each level is a call within a call."""
 
 _END: Final = properties.VALUE_END.encode()
+_NAME_END: Final = properties.NAME_END.encode()
+_REPLACED: Final = "\ufffd".encode()
+"""It may stand for other bytes in what is stored."""
+_MOST_MARKS: Final = 8
+"""Marks that are quicker to look for than the expression is to be run."""
 
 
 class Kind(Enum):
@@ -88,6 +95,8 @@ class Term:
     """Of a literal."""
     is_literal: bool = False
     depth: int = 0
+    marks: tuple[bytes, ...] = ()
+    """One of them is among the properties wherever the term is TRUE; none says nothing."""
 
     @property
     def called(self) -> str:
@@ -101,12 +110,21 @@ def mistake(at: int, what: str) -> InvalidInput:
     return InvalidInput(f"the expression is wrong at character {at + 1}: {what}")
 
 
-def _around(first: Term, kind: Kind, run: Run, *others: Term) -> Term:
+def _around(
+    first: Term, kind: Kind, run: Run, *others: Term, marks: tuple[bytes, ...] = ()
+) -> Term:
     """A term made of others."""
     depth = 1 + max(term.depth for term in (first, *others))
     if depth > DEEPEST:
         raise mistake(first.at, f"terms stand more than {DEEPEST} deep within each other")
-    return Term(kind=kind, run=run, at=first.at, text=first.text, depth=depth)
+    return Term(kind=kind, run=run, at=first.at, text=first.text, depth=depth, marks=marks)
+
+
+def _marks(term: Term, texts: Sequence[bytes]) -> tuple[bytes, ...]:
+    """What is stored where the property `term` begins with one of these texts."""
+    if len(texts) > _MOST_MARKS or not all(texts) or any(_REPLACED in text for text in texts):
+        return ()
+    return tuple(term.text.encode() + _NAME_END + text for text in texts)
 
 
 # --- the smallest terms ---------------------------------------------------------------------------
@@ -152,17 +170,32 @@ def named(name: str, at: int) -> Term:
 
 
 def _finder(name: str) -> Run:
+    return _tested(name, _itself, None)
+
+
+def _itself(found: bytes, _value: object) -> Any:
+    return found
+
+
+def _tested(name: str, test: Callable[[Any, Any], Any], value: object) -> Run:
+    """What `test` says of a property and `value`; NULL where there is no such property.
+
+    All in one function: this is what is done most, for every message that is looked at.
+    """
     key = f"{properties.VALUE_END}{name}{properties.NAME_END}".encode()
     size = len(key)
 
-    def run(entries: bytes) -> bytes | None:
+    def run(entries: bytes) -> Any:
         at = entries.rfind(key)
         if at < 0:
             return None
         start = at + size
         end = entries.find(_END, start)
-        value = entries[start:end] if end >= 0 else entries[start:]
-        return value or _not_empty(entries, name)
+        found = entries[start:end] if end >= 0 else entries[start:]
+        if not found:
+            last = _not_empty(entries, name)
+            return None if last is None else test(last, value)
+        return test(found, value)
 
     return run
 
@@ -200,7 +233,8 @@ def all_of(terms: Sequence[Term]) -> Term:
                 verdict = None
         return verdict
 
-    return _around(terms[0], Kind.TRUTH, run, *terms)
+    known = [term.marks for term in terms if term.marks]
+    return _around(terms[0], Kind.TRUTH, run, *terms, marks=min(known, key=len, default=()))
 
 
 def any_of(terms: Sequence[Term]) -> Term:
@@ -217,7 +251,10 @@ def any_of(terms: Sequence[Term]) -> Term:
                 verdict = None
         return verdict
 
-    return _around(terms[0], Kind.TRUTH, run, *terms)
+    every = tuple(mark for term in terms for mark in term.marks)
+    if len(every) > _MOST_MARKS or not all(term.marks for term in terms):
+        every = ()
+    return _around(terms[0], Kind.TRUTH, run, *terms, marks=every)
 
 
 def negation(term: Term) -> Term:
@@ -267,7 +304,10 @@ def equal(left: Term, right: Term) -> Term:
         and left.kind is Kind.TRUTH and right.kind is not Kind.TRUTH
     ):  # fmt: skip
         raise mistake(right.at, f"{left.text} cannot be compared with {right.kind.value}")
-    return _around(left, Kind.TRUTH, _equality(left, right), right)
+    marks: tuple[bytes, ...] = ()
+    if left.kind is Kind.PROPERTY and right.kind is Kind.TEXT:
+        marks = _marks(left, [right.value])
+    return _around(left, Kind.TRUTH, _equality(left, right), right, marks=marks)
 
 
 def unequal(left: Term, right: Term) -> Term:
@@ -282,7 +322,7 @@ def _equality(left: Term, right: Term) -> Run:
     else:
         same = _comparison(left.kind, right.kind, operator.eq)
     if left.kind is Kind.PROPERTY and right.is_literal:
-        return _property_against(first, right.value, same)
+        return _tested(left.text, same, right.value)
 
     def run(entries: bytes) -> bool | None:
         one, other = first(entries), second(entries)
@@ -313,7 +353,7 @@ def _order(left: Term, right: Term, test: Callable[[Any, Any], bool]) -> Run:
     else:
         compare = _comparison(left.kind, right.kind, test)
     if left.kind is Kind.PROPERTY and right.is_literal:
-        return _property_against(first, right.value, compare)
+        return _tested(left.text, compare, right.value)
 
     def run(entries: bytes) -> bool | None:
         one = first(entries)
@@ -325,22 +365,14 @@ def _order(left: Term, right: Term, test: Callable[[Any, Any], bool]) -> Run:
     return run
 
 
-def _property_against(find: Run, value: object, test: Callable[[Any, Any], bool]) -> Run:
-    """The most frequent comparison of all."""
-
-    def run(entries: bytes) -> bool | None:
-        found = find(entries)
-        return None if found is None else test(found, value)
-
-    return run
-
-
 def _comparison(
     left: Kind, right: Kind, test: Callable[[Any, Any], bool]
 ) -> Callable[[Any, Any], bool]:
     """`test` for values of two kinds, the one read as the other."""
     if left in _WORDS and right in _READ:
         read = _READ[right]
+        if right is Kind.INT32:
+            return _by_whole(test)
         return lambda one, other: test(read(one), other)
     if right in _WORDS and left in _NUMBERS:
         read = _READ[left]
@@ -352,6 +384,15 @@ def _comparison(
     if Kind.DOUBLE in (left, right):
         return lambda one, other: test(float(one), float(other))
     return test
+
+
+def _by_whole(test: Callable[[Any, Any], bool]) -> Callable[[bytes, int], bool]:
+    def compare(one: bytes, other: int) -> bool:
+        if one.isdigit() and len(one) < 10:  # as `int32` says, without a call more
+            return test(int(one), other)
+        return test(int32(one), other)
+
+    return compare
 
 
 def _by_doubles(test: Callable[[Any, Any], bool]) -> Callable[[bytes, bytes], bool]:
@@ -403,7 +444,7 @@ def one_of(term: Term, texts: Sequence[bytes], *, wanted: bool) -> Term:
         found = find(entries)
         return None if found is None else (found in among) is wanted
 
-    return _around(term, Kind.TRUTH, run)
+    return _around(term, Kind.TRUTH, run, marks=_marks(term, texts) if wanted else ())
 
 
 def text_test(

@@ -122,22 +122,36 @@ _SHOWN: Final = 30
 class SqlFilter:
     """An expression, ready to match."""
 
-    __slots__ = ("_run", "expression")
+    __slots__ = ("accepts", "expression")
 
-    def __init__(self, expression: str, run: Run) -> None:
+    def __init__(self, expression: str, run: Run, marks: tuple[bytes, ...] = ()) -> None:
+        """Where none of the `marks` is, the expression is not TRUE."""
         self.expression = expression
-        self._run = run
-
-    def accepts(self, raw: bytes) -> bool:
+        self.accepts: Callable[[bytes], bool] = _accepting(run, marks)
         """Whether a message with these stored properties matches."""
-        try:
-            return self._run(b"\x02" + raw) is True
-        except Unfit:
-            return False
 
     def matches(self, named: Mapping[str, str]) -> bool:
         """The same for properties that have been taken apart."""
         return self.accepts(properties.encode(named))
+
+
+def _accepting(run: Run, marks: tuple[bytes, ...]) -> Callable[[bytes], bool]:
+    def accepts(raw: bytes) -> bool:
+        try:
+            return run(b"\x02" + raw) is True
+        except Unfit:
+            return False
+
+    def of_several(raw: bytes) -> bool:
+        return any([mark in raw for mark in marks]) and accepts(raw)
+
+    def of_one(raw: bytes) -> bool:
+        return mark in raw and accepts(raw)
+
+    if len(marks) == 1:
+        mark = marks[0]
+        return of_one
+    return of_several if marks else accepts
 
 
 def parse_sql(expression: str | None) -> SqlFilter:
@@ -160,7 +174,7 @@ def _parsed(expression: str) -> SqlFilter | InvalidInput:
         return _explained(expression, error)
     except InvalidInput as error:
         return error
-    return SqlFilter(expression, term.run)
+    return SqlFilter(expression, term.run, term.marks)
 
 
 @cache

@@ -11,7 +11,6 @@ RocketMQ: TimerMessageStore, HookUtils.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Final
 
 from gantrymq.errors import InvalidInput
@@ -19,17 +18,21 @@ from gantrymq.wire import properties
 
 SECOND_MS: Final = 1000
 
-_SPANS: Final = ((properties.TIMER_DELAY_SECONDS, 1000), (properties.TIMER_DELAY_MS, 1))
+_SPANS: Final = tuple(
+    (name, name.encode(), factor)
+    for name, factor in ((properties.TIMER_DELAY_SECONDS, 1000), (properties.TIMER_DELAY_MS, 1))
+)
 _LARGEST: Final = 2**63 - 1
 
 
-def asked_time(found: Mapping[str, str], now_ms: int) -> int | None:
-    """The time that the properties of a message ask for, in ms since 1970; None if they do not."""
-    for name, factor in _SPANS:
-        if name in found:
-            return now_ms + factor * _number(name, found[name])
+def asked_time(raw: bytes, now_ms: int) -> int | None:
+    """The time that stored properties ask for, in ms since 1970; None if they do not."""
+    for name, mark, factor in _SPANS:
+        if mark in raw and (text := properties.find(raw, name)) is not None:
+            return now_ms + factor * _number(name, text)
     name = properties.TIMER_DELIVER_MS
-    return _number(name, found[name]) if name in found else None
+    at = properties.find(raw, name)
+    return None if at is None else _number(name, at)
 
 
 def out_time(due_ms: int) -> int:

@@ -173,6 +173,26 @@ def find_text(text: str, name: str) -> str | None:
     return split(text).get(name)
 
 
+def without(raw: bytes, *names: str) -> bytes:
+    """`raw` less all entries of these names; the others stay as they are, to the byte."""
+    for name in names:
+        key = f"{name}\x01".encode()
+        at = raw.find(key)
+        while at >= 0:
+            if at and raw[at - 1] != 2:  # the end of a longer name, or within a value
+                at = raw.find(key, at + 1)
+                continue
+            end = raw.find(b"\x02", at)
+            raw = raw[:at] + raw[end + 1 :] if end >= 0 else raw[:at]
+            at = raw.find(key, at)
+    return raw
+
+
+def added(raw: bytes, more: Mapping[str, str | None]) -> bytes:
+    """`raw` with further entries, which count instead of earlier ones of the same names."""
+    return b"".join((raw, b"" if raw[-1:] in (b"", b"\x02") else b"\x02", encode(more)))
+
+
 def _refuse(properties: Mapping[str, str | None]) -> NoReturn:
     name, what, text, separator = next(
         (name, what, text, separator)

@@ -71,13 +71,14 @@ _HEADS: Final = {
 }
 _SIZE_AND_MAGIC: Final = Struct(">ii")
 _SIZE: Final = Struct(">i")
-_MAGIC_LOW_BYTE: Final = 7
 _MAGIC_V1_LOW_BYTE: Final = MAGIC_V1 & 0xFF
 _OFFSETS_AT: Final = 20
 _OFFSETS: Final = Struct(">qq")
 _SYS_FLAG: Final = 7
 """Where the system flag stands in an unpacked head; and the byte of a record with its low bits."""
 _SYS_FLAG_LOW_BYTE: Final = 39
+_unpack_outline: Final = Struct(">7xB31xB44xi").unpack_from
+"""The low bytes of magic number and system flag, and where both hosts are IPv4 the body's size."""
 _STORE_TIME_AT: Final = 56
 _STORE_TIME: Final = Struct(">q")
 _BITS: Final = {
@@ -245,24 +246,28 @@ def stamp(
     _STORE_TIME.pack_into(buffer, at + _STORE_TIME_AT + shift, store_ms)
 
 
-def properties_at(buffer: Buffer, at: int, size: int) -> bytes:
+def properties_at(buffer: memoryview, at: int, size: int) -> bytes:
     """The properties of the record of `size` bytes at byte `at`; none if it is not whole.
 
     For whoever looks at the properties of many records and at nothing else of them.
     """
-    flags = buffer[at + _SYS_FLAG_LOW_BYTE]
-    head = _HEAD_SIZE if not flags & IPV6_BITS else _HEADS[flags & IPV6_BITS].size
-    if head + 4 > size:
+    if size < LEAST_SIZE:
         return b""
-    body_size: int = _SIZE.unpack_from(buffer, at + head - _SIZE.size)[0]
+    version, flags, body_size = _unpack_outline(buffer, at)
+    head = _HEAD_SIZE
+    if flags & IPV6_BITS:
+        head = _HEADS[flags & IPV6_BITS].size
+        if head + 4 > size:
+            return b""
+        body_size = _SIZE.unpack_from(buffer, at + head - _SIZE.size)[0]
     topic_at = head + body_size
     if body_size < 0 or topic_at + 4 > size:
         return b""
-    if buffer[at + _MAGIC_LOW_BYTE] == _MAGIC_V1_LOW_BYTE:
+    if version == _MAGIC_V1_LOW_BYTE:
         start = topic_at + 3 + buffer[at + topic_at]
     else:
         start = topic_at + 4 + int.from_bytes(buffer[at + topic_at : at + topic_at + 2], "big")
-    return bytes(buffer[at + start : at + size])
+    return buffer[at + start : at + size].tobytes()
 
 
 def decode(buffer: Buffer, at: int = 0) -> StoredMessage:

@@ -360,6 +360,16 @@ async def test_many_questions_leave_room_for_others(rig):
 
 
 @timed()
+async def test_what_has_ended_takes_no_turn_from_what_is_open(rig):
+    async with asking(rig, "c1") as (client,):
+        for number in range(2000):
+            end(rig, prepare(rig, unique=f"E{number}"), message_id=f"E{number}")
+        prepare(rig)
+        await asyncio.sleep(7)
+        assert len(questions(client)) == 1
+
+
+@timed()
 async def test_open_transactions_are_listed_with_their_age(rig):
     async with asking(rig, "c1"):
         prepare(rig, unique="U1")
