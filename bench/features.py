@@ -55,7 +55,9 @@ class FeatureRow(Row):
     more: Mapping[str, object] = field(default_factory=dict)
 
 
-def _row(name: str, what: str, verb: str, topic: str, *, threads: int = 1, **more: Any) -> FeatureRow:
+def _row(
+    name: str, what: str, verb: str, topic: str, *, threads: int = 1, **more: Any
+) -> FeatureRow:
     return FeatureRow(
         name=name, what=what, verb=verb, topic=topic, unit="/s", numbers=("rate",),
         threads=threads, window=512, more=more,

@@ -26,7 +26,7 @@ from gantrymq.protocol.tracing import (
 from gantrymq.protocol.transactions import Decision
 from gantrymq.wire.codes import RequestCode
 from gantrymq.wire.command import Command
-from tests.rows.platforms import GANTRY
+from tests.rows.platforms import BROKERS, GANTRY
 from tests.rows.site import PATIENCE, Seen, Site, run, soon, until
 from tests.rows.tap import Swallowed
 
@@ -118,6 +118,58 @@ def test_another_member_of_the_group_is_asked_when_the_producer_is_gone(site: Si
         await first.close()
 
     run(main())
+
+
+def test_open_transactions_are_listed_until_they_have_ended(site: Site) -> None:
+    producer = site.producer(checker=lambda _: None)
+    halves = [producer.transaction(site.topic, b"%d" % number) for number in range(3)]
+    for half in halves:
+        half.__enter__()
+    first, second, third = (half.receipt.message_id for half in halves)
+
+    def listed() -> set[str]:
+        found = site.admin.open_transactions(group=site.group)
+        assert {(one.topic, one.group) for one in found} <= {(site.topic, site.group)}
+        assert {one.broker for one in found} <= {*BROKERS}
+        return {one.message_id for one in found}
+
+    until(lambda: listed() == {first, second, third}, "all of them are listed")
+    halves[0].commit()
+    halves[1].rollback()
+    until(lambda: listed() == {third}, "two of them have ended")
+    halves[2].rollback()
+    until(lambda: not listed(), "the last has ended")
+
+
+# --- filters --------------------------------------------------------------------------------------
+
+
+def test_our_consumers_of_every_kind_read_by_sql92(site: Site) -> None:
+    expression = "amount BETWEEN 3 AND 6 AND (colour IN ('red') OR gift IS NOT NULL)"
+    producer = site.producer()
+    for number in range(10):
+        more = {"gift": "yes"} if number == 4 else {}
+        colour = "red" if number % 2 else "blue"
+        properties = {"amount": str(number), "colour": colour} | more
+        producer.send(site.topic, b"%d" % number, properties=properties)
+    producer.send(site.topic, b"nothing")
+    wanted = [b"3", b"4", b"5"]
+
+    async def main() -> None:
+        seen, pulled = Seen(), Seen()
+        pulling = site.pull_consumer(group=f"{site.group}-p")
+        async with site.consumer(seen, topics=()) as consumer, pulling:
+            await consumer.subscribe(site.topic, seen, sql=expression)
+            await pulling.subscribe(site.topic, sql=expression)
+            while len(pulled.messages) < len(wanted):
+                pulled.messages += await pulling.poll()
+            await soon(lambda: len(seen.messages) >= len(wanted), "the consumer has them")
+        assert seen.has(wanted)
+        assert pulled.has(wanted)
+
+    run(main())
+    with gantry.Reader(sql=expression, name_servers=site.platform.name_server) as reader:
+        assert sorted(one.body for one in reader.messages(site.topic)) == wanted
 
 
 # --- with Java's clients --------------------------------------------------------------------------

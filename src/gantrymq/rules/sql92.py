@@ -143,13 +143,16 @@ def _accepting(run: Run, marks: tuple[bytes, ...]) -> Callable[[bytes], bool]:
             return False
 
     def of_several(raw: bytes) -> bool:
-        return any([mark in raw for mark in marks]) and accepts(raw)
+        for mark in marks:
+            if mark in raw:
+                return accepts(raw)
+        return False
 
     def of_one(raw: bytes) -> bool:
-        return mark in raw and accepts(raw)
+        return only in raw and accepts(raw)
 
     if len(marks) == 1:
-        mark = marks[0]
+        only = marks[0]
         return of_one
     return of_several if marks else accepts
 
