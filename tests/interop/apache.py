@@ -225,6 +225,8 @@ class Cluster:
             # with the defaults a broker that has ended a transaction takes a whole core after it
             "transactionOpBatchInterval": 86_400_000,
             "transactionOpMsgMaxSize": 1,
+            # the whole wheel is written each time; once a second that takes a seventh of a core
+            "timerFlushIntervalMs": 30_000,
         }
 
     def _answers(self) -> bool:
