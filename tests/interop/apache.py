@@ -191,6 +191,7 @@ class Cluster:
         self._launch("org.apache.rocketmq.broker.BrokerStartup", "broker.conf", self._jvm)
         self._wait_for(self._registered, "a route to the broker")
         self._wait_for(self._broker_listens, f"a listener on {self.broker}")
+        self._wait_for(self._counts, f"numbers of {self.broker}")
 
     def _launch(self, main: str, conf: str, jvm: tuple[str, ...]) -> None:
         arguments = ["-c", str(self.home / "conf" / conf)]
@@ -243,6 +244,11 @@ class Cluster:
     def _broker_listens(self) -> bool:
         socket.create_connection((HOST, self.broker_port), 1).close()
         return True
+
+    def _counts(self) -> bool:
+        """Whether it knows its own numbers; in its first second it fails to say them."""
+        with plain.Caller(self.broker) as caller:
+            return caller.call(Command(RequestCode.GET_BROKER_RUNTIME_INFO)).code == 0
 
     def _wait_for(self, condition: Callable[[], bool], what: str) -> None:
         deadline = time.monotonic() + READY_SECONDS

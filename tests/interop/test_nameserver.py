@@ -104,6 +104,7 @@ class LoneBroker(apache.Cluster):
         asked = Command(105, fields={"topic": "TBW102"})
         self._wait_for(lambda: self._name_server_says(asked).code == 0, "a route to the broker")
         self._wait_for(self._broker_listens, f"a listener on {self.broker}")
+        self._wait_for(self._counts, f"numbers of {self.broker}")
 
 
 @pytest.fixture(scope="module", params=jars.VERSIONS)

@@ -373,7 +373,8 @@ def test_d7_strategies_give_every_queue_one_owner(site: Site, kind: str) -> None
                 lambda: [of_topic(one, site.topic) for one in consumers] == expected,
                 f"the shares of {kind}",
             )
-            assert shared(consumers, site.topic, queues)
+            # not `shared`: a consistent hash of few queues may leave a member without any
+            assert Counter(queue for share in expected for queue in share) == Counter(queues)
             await fill(site, numbered(24))
             await soon(lambda: len(seen.messages) >= 24, "all messages")
             assert seen.has(numbered(24))

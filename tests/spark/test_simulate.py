@@ -9,6 +9,7 @@ import pytest
 from click.testing import CliRunner
 
 from gantrymq.cli import simulate
+from gantrymq.cli.main import gantry
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -22,7 +23,7 @@ def test_both_are_simulated_and_told_of(
 ) -> None:
     monkeypatch.setattr(type(spark), "stop", lambda self: None)  # others go on with it
     words = ["all", "--sends", "20k", "--consumers", "40", *SMALL, "--out", str(tmp_path)]
-    told = CliRunner().invoke(simulate.command, words, catch_exceptions=False)
+    told = CliRunner().invoke(gantry, ["simulate", *words], catch_exceptions=False)
     assert told.exit_code == 0, told.output
     assert "loses the fewest sends" in told.output
     assert "40 consumers share 1\N{THIN SPACE}000 queues" in told.output
@@ -39,6 +40,6 @@ def test_both_are_simulated_and_told_of(
 def test_counts_are_read_as_people_write_them() -> None:
     for text, number in (("1k", 1000), ("1e6", 10**6), ("1_000", 1000), ("2M", 2 * 10**6)):
         assert simulate.COUNT.convert(text, None, None) == number
-    told = CliRunner().invoke(simulate.command, ["sends", "--sends", "many"])
+    told = CliRunner().invoke(gantry, ["simulate", "sends", "--sends", "many"])
     assert told.exit_code == 2
     assert "'many' is no number" in told.output

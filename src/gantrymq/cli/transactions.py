@@ -9,6 +9,7 @@ either it is decided on or it was put at the end again.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
 import click
@@ -73,15 +74,15 @@ def _row(half: ReceivedMessage, now: int) -> dict[str, Any]:
 
 def open_halves(session: Session) -> Iterator[ReceivedMessage]:
     """The half messages that nobody has decided on."""
-    from gantrymq.errors import TopicNotFound
+    from gantrymq.errors import NoRoute, TopicNotFound
     from gantrymq.protocol.names import HALF_OP_TOPIC, HALF_TOPIC
 
+    _check_age(session)
     try:
         halves = session.admin.topic_status(HALF_TOPIC).queues
-        decided = _decided(session, HALF_OP_TOPIC)
-    except TopicNotFound:
-        _check_age(session)
+    except (NoRoute, TopicNotFound):
         return
+    decided = _decided(session, HALF_OP_TOPIC)
     begins = _looked_at(session)
     with session.reader(on_loss="skip") as reader:
         for state in halves:
@@ -116,8 +117,10 @@ def _looked_at(session: Session) -> dict[MessageQueue, int]:
 
 def _decided(session: Session, topic: str) -> dict[str, set[int]]:
     """The offsets of half messages that are decided on, by broker, as the notes say."""
+    from gantrymq.errors import NoRoute
+
     found: dict[str, set[int]] = {}
-    with session.reader(on_loss="skip") as reader:
+    with session.reader(on_loss="skip") as reader, suppress(NoRoute):  # no decision yet
         for note in reader.messages(topic):
             offsets = found.setdefault(note.broker, set())
             offsets.update(int(text) for text in note.body.decode().split(",") if text.isdigit())

@@ -32,7 +32,7 @@ from gantrymq.wire.command import Buffer
 
 R = TypeVar("R", bound=Reply)
 
-_RESTED: Final = 1.0
+_RESTED: Final = 0.01
 """Seconds without use after which a connection is looked at before it is lent."""
 
 
