@@ -11,6 +11,7 @@ import pyarrow.dataset as ds
 
 import gantrymq
 from gantrymq.spark.pipelines import making, shelf
+from gantrymq.spark.pipelines.replay_terms import REPLAYED_FROM
 from tests.spark import direct
 
 COMMAND = [sys.executable, "-c", "from gantrymq.cli import main; main()", "pipeline", "run"]
@@ -50,6 +51,26 @@ def test_the_archive_goes_on_and_has_every_message_once(ours):
     stored = direct.read(nameServer=ours.name_server, topic=ours.topic)
     assert identities(archived) == identities(stored)
     assert set(archived.column("topic").to_pylist()) == {ours.topic}
+
+
+def test_a_replay_sends_what_fits_in_the_order_of_storing_and_goes_on(ours):
+    ours.make()
+    ours.make("again", queues=1)
+    settings = (f"topic={ours.topic}", "target=again", "order=key", "maxOffsetsPerTrigger=150",
+                "rate=5000", "where=cast(cast(body AS string) AS int) % 2 = 0")  # fmt: skip
+    told = [word for setting in settings for word in ("--set", setting)]
+    for start in range(0, 400, 100):  # a frame each, which goes to one queue
+        ours.send([b"%04d" % number for number in range(start, start + 100)])
+    first = run(ours, "replay", *told)
+    assert "400 rows in " in first.stdout
+    assert " batches, 0 behind" in first.stdout
+    ours.send([b"%04d" % number for number in range(400, 410)])
+    assert "10 rows in 1 batches, 0 behind" in run(ours, "replay").stdout
+    sent = direct.read(nameServer=ours.name_server, topic="again")
+    assert [int(body) for body in sent["body"].to_pylist()] == list(range(0, 410, 2))
+    came_from = [dict(row)[REPLAYED_FROM] for row in sent["properties"].to_pylist()]
+    assert len(set(came_from)) == 205
+    assert all(place.startswith(f"{ours.topic}[broker-a:") for place in came_from)
 
 
 def test_the_template_passes_its_own_test(tmp_path):

@@ -72,6 +72,17 @@ def _cut(wanted: Sequence[Stretch], total: int, count: int) -> list[list[Stretch
     return [group for group in groups if group]
 
 
+def whole(stretches: Iterable[Stretch], tasks: int) -> list[list[Stretch]]:
+    """The stretches, none of them cut, in so many groups at most of much the same size."""
+    groups: list[list[Stretch]] = [[] for _ in range(tasks)]
+    sizes = [0] * tasks
+    for one in sorted(stretches, key=lambda one: (one.start - one.end, one.queue)):
+        least = sizes.index(min(sizes))
+        groups[least].append(one)
+        sizes[least] += one.end - one.start
+    return [group for group in groups if group]
+
+
 def shares(
     group: Sequence[Stretch],
     wire: Mapping[MessageQueue, MessageQueue],

@@ -8,6 +8,7 @@
 | `tags` | string | |
 | `properties` | map of strings | the sender's own |
 | `sharding_key` | string | rows with the same go to the same queue, in their order |
+| `queue` | int | likewise, by the queue's place among those of the topic, counted around |
 | `deliver_at` | timestamp | not before this time |
 | `delay_level` | int | the same by one of RocketMQ's levels |
 
@@ -43,6 +44,7 @@ TYPES: Final[Mapping[str, frozenset[str]]] = {
     "tags": _STRINGS,
     "properties": frozenset(("map<string,string>",)),
     "sharding_key": _STRINGS,
+    "queue": frozenset(("int", "bigint")),
     "deliver_at": frozenset(("timestamp",)),
     "delay_level": frozenset(("int", "tinyint", "smallint", "bigint")),
 }
@@ -55,7 +57,8 @@ class Row(NamedTuple):
     number: int
     topic: str
     content: BatchMessage
-    shard: str | None
+    shard: str | int | None
+    """A sharding key, or the place of a queue."""
     single: bool
 
 
@@ -97,14 +100,16 @@ class Rows:
         topics = columns.get("topic", nothing)
         parts = [columns.get(name, nothing) for name in ("keys", "tags", "properties")]
         shards = columns.get("sharding_key", nothing)
+        queues = columns.get("queue", nothing)
         later = [columns.get(name, nothing) for name in ("deliver_at", "delay_level")]
-        for body, topic, keys, tags, own, shard, at, level in zip(
-            bodies, topics, *parts, shards, *later, strict=True
+        for body, topic, keys, tags, own, shard, queue, at, level in zip(
+            bodies, topics, *parts, shards, queues, *later, strict=True
         ):
             number = self._number
             self._number += 1
             try:
-                yield self._row(number, body, topic, keys, tags, own, shard, at, level)
+                row = self._row(number, body, topic, keys, tags, own, shard, at, level)
+                yield row if queue is None else row._replace(shard=queue)
             except GantryError as error:
                 raise InvalidInput(f"row {number:,}: {error}") from error
 

@@ -102,11 +102,16 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if self._until is None:
             ends = self._watch.every_end(at)
             # what is new begins with its oldest message, and goes up to its newest
-            self._until = ends | {q: self._watch.ends[q] for q in ends if q not in at}
+            new = {queue: self._watch.ends[queue] for queue in ends if queue not in at}
+            self._until = self._bounded(at, ends | new)
             if ends.keys() != at.keys():
                 return {queue: at.get(queue, ends[queue]) for queue in ends}
         ends = {queue: self._until.get(queue, offset) for queue, offset in at.items()}
         return self._limited(at, ends, limit)
+
+    def _bounded(self, at: Positions, ends: Positions) -> Positions:  # noqa: ARG002
+        """Where to end, of what is there now: at the end."""
+        return ends
 
     # --- how much ---------------------------------------------------------------------------------
 

@@ -158,9 +158,13 @@ class Task:
 
     async def _take(self, row: Row) -> None:
         shard = None
-        if row.shard:
-            queues = await self._shipper.queues(row.topic)
-            shard = abs(java_remainder(java_hash(row.shard), len(queues)))
+        if row.shard or row.shard == 0:
+            count = len(await self._shipper.queues(row.topic))
+            shard = (
+                row.shard % count
+                if isinstance(row.shard, int)
+                else abs(java_remainder(java_hash(row.shard), count))
+            )
         if self._sink.exactly_once:
             await self._ship_half(row, shard)
             return

@@ -68,6 +68,10 @@ READING: Final = (
 )
 """Options of the format that a project hands on as they are."""
 
+_REPLAYED: Final = frozenset(
+    ("topic", "topics", "topicPattern", "startingTimestamp", "failOnDataLoss")
+)
+
 SHELF: Final = {
     project.name: project
     for project in (
@@ -78,6 +82,20 @@ SHELF: Final = {
                 *READING,
                 Setting("path", "the directory of the archive; `archive` beside the project"),
                 Setting("fileBytes", "begin another file when one has so many bytes", "268435456"),
+            ),
+        ),
+        Project(
+            "replay",
+            "An archive, or a time range of topics, once more into a topic, in the original order.",
+            (
+                Setting("archive", "the directory of an archive to read, instead of topics"),
+                *(one for one in READING if one.name in _REPLAYED),
+                Setting("endingTimestamp", "end before what was stored at this time"),
+                Setting("where", "only messages that fit this condition of Spark SQL"),
+                Setting("target", "the topic to write to; each message's own if not said"),
+                Setting("order", "whose order to keep: each queue's, or each key's", "queue"),
+                Setting("rate", "most messages a second"),
+                Setting("maxOffsetsPerTrigger", "most messages of a batch", "100000"),
             ),
         ),
     )
