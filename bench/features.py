@@ -33,12 +33,12 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
+import _turns as turns
 import jars
 from _broker_results import HEAD, lines, newest
 from _broker_rows import Row
 from _broker_servers import NAMES, Side
 from _driving import Driver, Failed, JavaDriver, Measured, keep, median, note
-from _turns import in_turns, started
 
 RESULTS: Final = Path(__file__).resolve().parent.parent / "results" / "features"
 SIZE: Final = ("1KiB", 1024)
@@ -103,13 +103,13 @@ class Bench:
     def run(self) -> None:
         """Measure everything."""
         # RocketMQ's filters by properties are off unless somebody asks for them
-        with started(self._plan.sides, "async", enablePropertyFilter="true") as sides:
+        with turns.started(self._plan.sides, "async", enablePropertyFilter="true") as sides:
             for row in self._plan.rows:
                 self._measure(row, sides)
         self._compare_filters()
 
     def _measure(self, row: FeatureRow, sides: Sequence[Side]) -> None:
-        rounds = in_turns(
+        rounds = turns.in_turns(
             row.name,
             sides,
             self._plan.rounds,
@@ -162,8 +162,8 @@ def plan() -> tuple[Plan, bool]:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--seconds", type=float, default=2.0, help="length of a round")
     parser.add_argument("--warm", type=float, default=3.0, help="seconds of warming up a row")
-    parser.add_argument("--due", type=int, default=20_000, help="messages due at one moment")
-    parser.add_argument("--lead", type=float, default=4.0, help="seconds to have them stored in")
+    parser.add_argument("--due", type=int, default=50_000, help="messages due at one moment")
+    parser.add_argument("--lead", type=float, default=7.0, help="seconds to have them stored in")
     parser.add_argument("--fill", type=int, default=300_000, help="messages to be filtered")
     parser.add_argument("--short", action="store_true", help="one brief round")
     parser.add_argument("--table", action="store_true", help="print what results/features has")

@@ -15,7 +15,7 @@ from collections.abc import AsyncIterator, Collection
 from dataclasses import dataclass
 from typing import Final
 
-from gantrymq.errors import NotFound
+from gantrymq.errors import NotFound, TopicNotFound
 from gantrymq.flows import clusters, pulling
 from gantrymq.flows.reaching import Reach, gather
 from gantrymq.protocol import names
@@ -118,7 +118,10 @@ async def _messages(reach: Reach, address: str, topic: str) -> AsyncIterator[Sto
             subscription="*",
         )
         there = reach.reachable.get(address, address)
-        pulled = await pulling.pull(reach.runtime, there, request, timeout=reach.timeout)
+        try:
+            pulled = await pulling.pull(reach.runtime, there, request, timeout=reach.timeout)
+        except TopicNotFound:  # RocketMQ 4.x makes the topic of notes when it has the first
+            return
         for message in pulled.messages:
             yield message
         if pulled.status is PullStatus.NOTHING_NEW or pulled.next_offset <= offset:
