@@ -211,10 +211,10 @@ class Counts:
         """A delayed message went on to its own queue."""
         self.stored(message.topic, message.queue_id, 1, message.size)
 
-    def released(self, message: StoredMessage) -> None:
+    def released(self, topic: str, queue_id: int, size: int) -> None:
         """A timed message did."""
-        self.delivered(message)
-        self._sum("TIMER_DEQUEUE", self.cluster).add(1, 1, message.size)
+        self.stored(topic, queue_id, 1, size)
+        self._sum("TIMER_DEQUEUE", self.cluster).add(1, 1, size)
 
     def handed_out(self, group: str, topic: str, queue_id: int, messages: int, size: int) -> None:
         """A pull found messages."""

@@ -232,6 +232,32 @@ class TimerSlots:
         unit = units[-1]
         return Held(look_ms, unit & _PLACE, bool(unit & _ROLL_BIT), second)
 
+    def due(self, now_ms: int, most: int) -> list[int]:
+        """Log offsets of messages that come first and are due, all of one second, none that rolls.
+
+        There may be more of them, or others, which `first` gives.
+        """
+        if not self._read:
+            return []
+        second, units = self._read[0].second, self._read[0].units
+        until_ms = min(now_ms, self._late[0].look_ms) if self._late else now_ms
+        last = (until_ms - second * SECOND_MS) << _TIME_SHIFT
+        found = []
+        for unit in units[: -most - 1 : -1]:
+            if unit >= last or unit & _ROLL_BIT:
+                break
+            found.append(unit & _PLACE)
+        return found
+
+    def drop_due(self, number: int) -> None:
+        """So many of those are seen to."""
+        second, units = self._read[0].second, self._read[0].units
+        del units[-number:]
+        if not units:
+            del self._read[0]
+        self.count -= number
+        self._finish(second, number)
+
     def drop(self, held: Held) -> None:
         """The message that was first is seen to."""
         if self._late and self._late[0] is held:
@@ -274,8 +300,8 @@ class TimerSlots:
         """Return when nothing is read any more."""
         await asyncio.gather(*self._reading, return_exceptions=True)
 
-    def _finish(self, second: int) -> None:
+    def _finish(self, second: int, number: int = 1) -> None:
         found = self._open[second]
-        found.left -= 1
+        found.left -= number
         if not found.left:
             self._done.append((second, self._store.log_end))

@@ -35,6 +35,7 @@ from typing import TYPE_CHECKING, Final
 
 from gantrymq.broker.config import TimersConfig
 from gantrymq.broker.hosts import hosts_of
+from gantrymq.broker.timer_properties import due_message
 from gantrymq.broker.timer_slots import TimerSlots
 from gantrymq.errors import (
     BrokerFailure,
@@ -55,10 +56,12 @@ from gantrymq.protocol.recall_handles import RecallHandle
 from gantrymq.protocol.sending import RecallMessage, RecallReply
 from gantrymq.protocol.topics import WRITE
 from gantrymq.rules.timing import SECOND_MS, asked_time, due_time, look_time, out_time
+from gantrymq.store.store import Move
 from gantrymq.store.timer_log import DELETE, DONE, PLAIN, ROLL
 from gantrymq.store.timers import Entry, TimerCheck
 from gantrymq.wire import properties
 from gantrymq.wire.javahash import java_hash
+from gantrymq.wire.plain_record import topic_part
 from gantrymq.wire.record import StoredMessage
 
 if TYPE_CHECKING:
@@ -88,6 +91,7 @@ _OUT: Final = b"TIMER_OUT_MS\x01"
 _TAKES_BACK: Final = b"TIMER_DEL_UNIQKEY\x01"
 _ROLLED: Final = b"TIMER_ROLL_TIMES\x01"
 _RECALL_TAG: Final = "_RECALL_TAG_"
+_TIMER_TOPIC: Final = topic_part(TIMER_TOPIC)
 _OF_WAITING: Final = (
     properties.REAL_TOPIC,
     properties.REAL_QUEUE_ID,
@@ -108,9 +112,9 @@ class Timers:
         store: Store,
         broker: str,
         clock_ms: Callable[[], int],
-        delivered: Callable[[StoredMessage], object],
+        delivered: Callable[[str, int, int], object],
     ) -> None:
-        """`delivered` is told of each message that went on to its own queue."""
+        """`delivered` is told of each message that went on: topic, queue id, size."""
         self.settings = settings
         self.behind = 0
         """How many messages are due and not delivered yet, at the last look."""
@@ -425,21 +429,56 @@ class Timers:
         slots.advance(now_ms)
         if self._is_full:
             self._take_in()
-        for _ in range(_AT_ONCE):
+        left = _AT_ONCE
+        while left > 0:
             first = slots.first()
             if first is None or first.look_ms > now_ms:
                 self.behind = 0
                 self._set()
                 return
             try:
-                self._pass_on(first)
+                left -= self._pass_on_several(slots.due(now_ms, left)) or self._pass_on_one(first)
             except (StoreFull, NotWritable) as error:
                 log.warning("timed messages wait, %s", error)
                 self._look_in(_REFUSED)
                 return
-            slots.drop(first)
         self.behind = slots.count
         self._look_in(0)
+
+    def _pass_on_several(self, log_offsets: list[int]) -> int:
+        """Put messages in their own queues for which that is all; how many were."""
+        moves: list[Move] = []
+        for log_offset in log_offsets if not self._taken_back else ():
+            move = self._move(log_offset)
+            if move is None:
+                break
+            moves.append(move)
+        if not moves:
+            return 0
+        sizes = self._store.append_moved(moves)
+        for move, size in zip(moves, sizes, strict=False):
+            self._delivered_one(move.slot.topic, move.slot.queue_id, size)
+        if sizes:
+            self._slots.drop_due(len(sizes))
+        return len(sizes)
+
+    def _move(self, log_offset: int) -> Move | None:
+        """How a message goes on, unless it takes more than that."""
+        parts = self._store.parts_at(log_offset)
+        if parts is None or parts.topic != _TIMER_TOPIC:
+            return None
+        found = due_message(parts.properties, parts.store_ms, self._clock_ms())
+        if found is None or found.topic == HALF_TOPIC:
+            return None
+        slot = self._store.plain_slot(found.topic, found.queue_id)
+        if slot is None:
+            return None
+        return Move(slot, parts, log_offset, found.raw, found.unique)
+
+    def _pass_on_one(self, held: Held) -> int:
+        self._pass_on(held)
+        self._slots.drop(held)
+        return 1
 
     def _pass_on(self, held: Held) -> None:
         """Put the message in its own queue, or, if it is due much later, in the timer topic."""
@@ -475,7 +514,7 @@ class Timers:
             log.error("a timed message at %d is lost: %s", held.log_offset, error)  # noqa: TRY400
             return
         if not held.rolls:
-            self._delivered_one(message)
+            self._delivered_one(message.topic, message.queue_id, message.size)
 
     def _is_taken_back(self, message: StoredMessage) -> bool:
         unique = message.find(properties.UNIQUE_KEY) or ""

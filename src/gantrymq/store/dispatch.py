@@ -115,7 +115,10 @@ class Dispatcher:
             level = _number(message.find(properties.DELAY))
             if level > 0:
                 return message.store_ms + 1000 * self._delays.delay(level)
-        raw = message.property_bytes
+        return self.code_of(message.property_bytes)
+
+    def code_of(self, raw: bytes) -> int:
+        """The code of the tag among these properties; 0 where there is none."""
         at = raw.find(_TAGS)
         if at < 0:
             return 0

@@ -47,6 +47,7 @@ from gantrymq.store.segment import Segment
 from gantrymq.store.timers import TimerFiles
 from gantrymq.wire.flags import TRANSACTION_BITS
 from gantrymq.wire.message_id import offset_id
+from gantrymq.wire.moved_record import Parts, moved, moved_size, parts_at
 from gantrymq.wire.plain_record import plain_records, plain_size
 from gantrymq.wire.record import StoredMessage
 
@@ -59,6 +60,19 @@ _BEYOND_BODY: Final = 64 * 1024
 Later: TypeAlias = Callable[[Callable[[], object]], object]
 _PutOff: TypeAlias = tuple[Slot, list[bytes], Sequence[tuple[bytes, int, str]], int, int, int, int]
 """What `Dispatcher.plain` takes, and where the last record ends."""
+
+
+class Move(NamedTuple):
+    """A message that goes on into another queue, and what it is there."""
+
+    slot: Slot
+    """From `Store.plain_slot`."""
+    parts: Parts
+    prepared_offset: int
+    raw: bytes
+    """Its properties; no `KEYS` and no light queues are among them."""
+    unique: str
+    """Its unique key, which is among them."""
 
 
 class Appended(NamedTuple):
@@ -360,6 +374,61 @@ class Store(Lookups):
             self.later(self.catch_up)
         ids = ",".join(_offset_ids(records, log_offset, hosts[2], hosts[3]))
         return tuple.__new__(Appended, (log_offset, queue_offset, size, end, ids))
+
+    def parts_at(self, log_offset: int) -> Parts | None:
+        """The record at a place of the log, for `append_moved`; None if it is not ordinary."""
+        segment = self.log.segments.find(log_offset)
+        if segment is None or log_offset >= self.log.end:
+            return None
+        return parts_at(segment.view, log_offset - segment.base, log_offset)
+
+    def append_moved(self, moves: Sequence[Move]) -> list[int]:
+        """Store messages of the log in other queues, side by side; the sizes of those that were.
+
+        That may be fewer of them, or none, where `append` has to do it: a new file begins.
+        """
+        if self._refusal is not None:
+            self._refuse(self._refusal)
+        self.catch_up()
+        log, start = self.log, self.log.end
+        self._last_ms = store_ms = self._clock_ms()
+        records: list[bytes] = []
+        at, most = start, min(log.limit - BLANK_SIZE, start + self._largest)
+        for slot, parts, prepared_offset, raw, _ in moves:
+            topic, queue_id, queue_offset = slot.topic_part or b"", slot.queue_id, slot.next_offset
+            if at + moved_size(parts, topic, raw) > most:
+                break
+            record = moved(
+                parts, topic, raw, queue_id, queue_offset, at, store_ms, prepared_offset
+            )
+            records.append(record)
+            slot.next_offset = queue_offset + 1
+            at += len(record)
+        done = moves[: len(records)]
+        try:
+            log.put(b"".join(records))
+        except StoreFull:
+            for slot, *_ in done:
+                slot.next_offset -= 1
+            raise
+        self._dispatch_moved(done, records, start, store_ms)
+        return [len(record) for record in records]
+
+    def _dispatch_moved(
+        self, moves: Sequence[Move], records: Sequence[bytes], at: int, store_ms: int
+    ) -> None:
+        dispatcher, offsets = self._dispatcher, dict[Slot, int]()
+        for slot, *_ in reversed(moves):
+            offsets[slot] = offsets.get(slot, slot.next_offset) - 1
+        try:
+            for (slot, _, _, raw, unique), record in zip(moves, records, strict=True):
+                about = ((raw, dispatcher.code_of(raw), unique),)
+                dispatcher.plain(slot, (record,), about, offsets[slot], at, store_ms)
+                offsets[slot] += 1
+                at += len(record)
+                self._dispatched_to = at
+        except OSError as error:
+            self._break_at_dispatch(error)
 
     def catch_up(self) -> None:
         """Bring plain messages into queues and index that were put off.

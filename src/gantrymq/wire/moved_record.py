@@ -1,0 +1,95 @@
+"""A message that goes on into another queue: its record, made of the one that it has.
+
+Body, hosts, flags and the times of its sender stay what they are, so nothing of them is taken
+apart; what changes is where it is, when it was stored, its topic and its properties. This is for
+the ordinary kind of record alone: version 1, IPv4 hosts, no part of a transaction (see `record`).
+"""
+
+from __future__ import annotations
+
+import zlib
+from struct import Struct
+from typing import Final, NamedTuple
+
+from gantrymq.wire import properties
+from gantrymq.wire.flags import IPV6_BITS, TRANSACTION_BITS
+from gantrymq.wire.record import LEAST_SIZE, MAGIC_V1
+
+_HEAD: Final = Struct(">ii4si4sqq20sq12sq")
+"""Size, magic, checksum, queue, flag, its offset, its place, up to the sender's host, time of
+storing, up to how often it was consumed, prepared offset."""
+_HEAD_SIZE: Final = _HEAD.size
+_pack_head: Final = _HEAD.pack
+_unpack_head: Final = _HEAD.unpack_from
+_ODD: Final = IPV6_BITS | TRANSACTION_BITS
+_FLAGS_LOW_BYTE: Final = 3
+_LENGTH: Final = Struct(">H").pack
+_OVERHEAD: Final = _HEAD_SIZE + 2
+
+
+class Parts(NamedTuple):
+    """A record, as far as it is taken apart."""
+
+    checksum: bytes
+    flag: bytes
+    sender: bytes
+    store_ms: int
+    storer: bytes
+    body: bytes
+    """With its length before it."""
+    topic: bytes
+    """The same."""
+    properties: bytes
+
+
+def parts_at(view: memoryview, at: int, log_offset: int) -> Parts | None:
+    """The record at byte `at` that belongs at that place of the log, if it is whole and ordinary."""
+    if at + LEAST_SIZE > len(view):
+        return None
+    size, magic, checksum, _, flag, _, place, sender, store_ms, storer, _ = _unpack_head(view, at)
+    if magic != MAGIC_V1 or place != log_offset or sender[_FLAGS_LOW_BYTE] & _ODD:
+        return None
+    if not LEAST_SIZE <= size <= len(view) - at:
+        return None
+    data = view[at + _HEAD_SIZE : at + size].tobytes()
+    topic_at = 4 + int.from_bytes(data[:4], "big", signed=True)
+    if not 4 <= topic_at < len(data) - 2:
+        return None
+    end = topic_at + 1 + data[topic_at]
+    if end + 2 + int.from_bytes(data[end : end + 2], "big") != len(data):
+        return None
+    body = data[:topic_at]
+    if zlib.crc32(body[4:]) & 0x7FFF_FFFF != int.from_bytes(checksum, "big"):
+        return None
+    return Parts(
+        checksum, flag, sender, store_ms, storer, body, data[topic_at:end], data[end + 2 :]
+    )
+
+
+def moved_size(parts: Parts, topic: bytes, raw: bytes) -> int:
+    """How many bytes `moved` gives."""
+    return _OVERHEAD + len(parts.body) + len(topic) + len(raw)
+
+
+def moved(
+    parts: Parts,
+    topic: bytes,
+    raw: bytes,
+    queue_id: int,
+    queue_offset: int,
+    log_offset: int,
+    store_ms: int,
+    prepared_offset: int,
+) -> bytes:
+    """The record in its new place; `topic` is from `plain_record.topic_part`, `raw` properties."""
+    checksum, flag, sender, _, storer, body, _, _ = parts
+    head = _pack_head(
+        _OVERHEAD + len(body) + len(topic) + len(raw), MAGIC_V1, checksum, queue_id, flag,
+        queue_offset, log_offset, sender, store_ms, storer, prepared_offset,
+    )  # fmt: skip
+    return b"".join((head, body, topic, _LENGTH(len(raw)), raw))
+
+
+def fits(raw: bytes) -> bool:
+    """Whether a record may have these properties."""
+    return len(raw) <= properties.MAX_SIZE
