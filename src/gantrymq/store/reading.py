@@ -17,7 +17,7 @@ Two things may have to be done before pieces are sent, and both read the bytes:
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from enum import Enum
@@ -28,7 +28,7 @@ from typing import Final, TypeAlias
 from gantrymq.store.commit_log import CommitLog, Damage, check_body
 from gantrymq.store.config import ReadConfig
 from gantrymq.store.segment import Segment
-from gantrymq.store.shapes import Queue
+from gantrymq.store.shapes import Entry, Queue
 from gantrymq.wire.record import LEAST_SIZE, properties_at
 
 Matches: TypeAlias = Callable[[int], bool]
@@ -155,9 +155,8 @@ class Reader:
             return Found(Status.OFFSET_OVERFLOW_BADLY, high, low, high)
         found = Found(Status.NO_MATCHED_MESSAGE, offset, low, high)
         max_bytes = min(max(max_bytes, _LEAST_PULL_BYTES), MAX_PULL_BYTES)
-        wants = None if accepts is None else self._by_properties(accepts, warmed=warmed)
         try:
-            self._choose(found, queue, max_messages, max_bytes, matches, wants)
+            self._choose(found, queue, max_messages, max_bytes, matches, accepts, warmed=warmed)
         except _Cold as cold:
             return Found(found.status, offset, low, high, cold=True, again=True, runs=[cold.run])
         if found.runs and found.runs[0][1] < self._log.end - RECENT:
@@ -183,7 +182,9 @@ class Reader:
         max_messages: int,
         max_bytes: int,
         matches: Matches | None,
-        wants: Callable[[int, int], bool] | None,
+        accepts: Accepts | None,
+        *,
+        warmed: bool,
     ) -> None:
         config, log = self._config, self._log
         memory_from = log.end - self._memory
@@ -196,18 +197,22 @@ class Reader:
         segment: Segment | None = None
         runs, unchecked = found.runs, found.unchecked
         wanted = min(max(max_messages, self._scan), found.max_offset - next_offset)
-        for at, length, code in queue.entries(next_offset, wanted):
+        entries = queue.entries(next_offset, wanted)
+        if accepts is not None:
+            entries = self._accepted(found, entries, matches, accepts, warmed=warmed)
+        for at, length, code in entries:
             if not in_memory and at >= memory_from:
                 in_memory = True
                 most = min(max_messages, config.memory_messages)
                 room = min(max_bytes, config.memory_bytes)
             if count and (count >= most or size + length > room):
                 break
-            next_offset += 1
-            if matches is not None and not matches(code):
-                continue
-            if wants is not None and not wants(at, length):
-                continue
+            if accepts is not None:
+                next_offset = code
+            else:
+                next_offset += 1
+                if matches is not None and not matches(code):
+                    continue
             if at != end or at + length > limit:
                 if segment is not None:
                     runs.append((segment, start, end))
@@ -226,6 +231,11 @@ class Reader:
             size += length
             if at < trusted_from:
                 unchecked.append((segment, at, length))
+            if count >= most and accepts is not None:  # what comes next would be looked at twice
+                break
+        else:
+            if accepts is not None:
+                next_offset = found.next_offset
         if segment is not None:
             runs.append((segment, start, end))
         if count:
@@ -233,29 +243,43 @@ class Reader:
             found.far_behind = not in_memory
         found.next_offset, found.count, found.size = next_offset, count, size
 
-    def _by_properties(self, accepts: Accepts, *, warmed: bool) -> Callable[[int, int], bool]:
-        """Whether the record at a place is accepted; what is not there is told of by others."""
+    def _accepted(
+        self,
+        found: Found,
+        entries: Iterator[Entry],
+        matches: Matches | None,
+        accepts: Accepts,
+        *,
+        warmed: bool,
+    ) -> Iterator[Entry]:
+        """The entries whose records are accepted, or are not there, which others tell of.
+
+        In place of a tags code they have the queue offset after them. When there are no more, the
+        offset after all that were looked at is in `found`.
+        """
         log = self._log
         recent_from = 0 if warmed else log.end - RECENT
         base = limit = known_from = known_to = 0
-        segment: Segment | None = None
-
-        def wants(at: int, length: int) -> bool:
-            nonlocal segment, base, limit, known_from, known_to
+        offset = found.next_offset
+        for at, length, code in entries:
+            offset += 1
+            if matches is not None and not matches(code):
+                continue
             if at < base or at + length > limit:
                 segment = self._find(at, length)
                 if segment is None:
                     limit = 0
-                    return True
-                base, limit = segment.base, min(segment.end, log.end)
-            assert segment is not None
+                    yield at, length, offset
+                    continue
+                base, limit, view = segment.base, min(segment.end, log.end), segment.view
+                resident = segment.file.resident
             if at < recent_from and not known_from <= at <= at + length <= known_to:
                 known_from, known_to = at, min(limit, max(at + length, at + _LOOKED_AT))
-                if not segment.file.resident(known_from - base, known_to - base):
+                if not resident(known_from - base, known_to - base):
                     raise _Cold((segment, at, min(limit, at + RECENT)))
-            return accepts(properties_at(segment.view, at - base, length))
-
-        return wants
+            if accepts(properties_at(view, at - base, length)):
+                yield at, length, offset
+        found.next_offset = offset
 
     def _find(self, at: int, length: int) -> Segment | None:
         segment = self._log.segments.find(at)

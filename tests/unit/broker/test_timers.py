@@ -19,8 +19,9 @@ from gantrymq.protocol.recall_handles import RecallHandle
 from gantrymq.protocol.sending import RecallMessage
 from gantrymq.protocol.transactions import Decision
 from gantrymq.store.disk import STRIDE, File
+from gantrymq.store.store import Store
 from gantrymq.testing.faulty_disk import FaultyDisk
-from gantrymq.wire import properties
+from gantrymq.wire import properties, record
 from gantrymq.wire.command import Command
 from gantrymq.wire.record import StoredMessage
 from tests.support import run_on, until
@@ -153,6 +154,51 @@ async def test_messages_come_in_the_order_of_their_times_and_never_early(rig):
     assert max(late) <= 10
     assert sorted(found, key=lambda message: due[message.body] // 10)[::20] == found[::20]
     work.cancel()
+
+
+def delivered(count: int) -> list[StoredMessage]:
+    """What comes of messages of several kinds that are due at once."""
+    found: list[StoredMessage] = []
+
+    @timed()
+    async def run(rig: Rig) -> None:
+        later(rig, 100)  # there is its queue then
+        await asyncio.sleep(0.5)
+        for number in range(count):
+            kind: dict[str, str] = {
+                0: {},
+                1: {"WAIT": "true", "TAGS": "red"},
+                2: {"KEYS": "a b"},
+                3: {"XWAIT": "true", "KEYSX": "yes"},
+                4: {"WAIT": "false", "TAGS": "grün"},
+            }[number % 5]
+            later(rig, 5000, b"%d" % number * (number + 1), UNIQ_KEY=f"U{number}", **kind)
+        await asyncio.sleep(5.2)
+        found.extend(rig.stored(queue_id=2))
+        for number in range(count):
+            hits = rig.store.query("orders", f"U{number}").pieces
+            assert found[number + 1].log_offset in {record.decode(hit).log_offset for hit in hits}
+
+    run()
+    return found
+
+
+def test_what_is_put_into_its_queue_with_others_is_what_it_is_alone(monkeypatch):
+    together = delivered(100)
+    calls: list[int] = []
+
+    def none(_store: Store, moves: list[Any]) -> list[int]:
+        calls.append(len(moves))
+        return []
+
+    monkeypatch.setattr(Store, "append_moved", none)
+    alone = delivered(100)
+    assert calls
+    assert len(together) == 101
+    assert [one.properties for one in together] == [one.properties for one in alone]
+    for one in (*together, *alone):
+        one.property_bytes = b""
+    assert together == alone
 
 
 @timed()
