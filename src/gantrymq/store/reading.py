@@ -17,7 +17,7 @@ Two things may have to be done before pieces are sent, and both read the bytes:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from enum import Enum
@@ -246,7 +246,7 @@ class Reader:
     def _accepted(
         self,
         found: Found,
-        entries: Iterator[Entry],
+        entries: Iterable[Entry],
         matches: Matches | None,
         accepts: Accepts,
         *,
@@ -266,16 +266,16 @@ class Reader:
             if matches is not None and not matches(code):
                 continue
             if at < base or at + length > limit:
-                segment = self._find(at, length)
-                if segment is None:
+                there = self._find(at, length)
+                if there is None:
                     limit = 0
                     yield at, length, offset
                     continue
-                base, limit, view = segment.base, min(segment.end, log.end), segment.view
-                resident = segment.file.resident
+                segment, view = there, there.view
+                base, limit = segment.base, min(segment.end, log.end)
             if at < recent_from and not known_from <= at <= at + length <= known_to:
                 known_from, known_to = at, min(limit, max(at + length, at + _LOOKED_AT))
-                if not resident(known_from - base, known_to - base):
+                if not segment.file.resident(known_from - base, known_to - base):
                     raise _Cold((segment, at, min(limit, at + RECENT)))
             if accepts(properties_at(view, at - base, length)):
                 yield at, length, offset

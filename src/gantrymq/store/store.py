@@ -398,9 +398,7 @@ class Store(Lookups):
             topic, queue_id, queue_offset = slot.topic_part or b"", slot.queue_id, slot.next_offset
             if at + moved_size(parts, topic, raw) > most:
                 break
-            record = moved(
-                parts, topic, raw, queue_id, queue_offset, at, store_ms, prepared_offset
-            )
+            record = moved(parts, topic, raw, queue_id, queue_offset, at, store_ms, prepared_offset)
             records.append(record)
             slot.next_offset = queue_offset + 1
             at += len(record)

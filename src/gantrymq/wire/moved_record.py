@@ -43,7 +43,7 @@ class Parts(NamedTuple):
 
 
 def parts_at(view: memoryview, at: int, log_offset: int) -> Parts | None:
-    """The record at byte `at` that belongs at that place of the log, if it is whole and ordinary."""
+    """The record at byte `at`, which belongs at that place, if it is whole and ordinary."""
     if at + LEAST_SIZE > len(view):
         return None
     size, magic, checksum, _, flag, _, place, sender, store_ms, storer, _ = _unpack_head(view, at)
