@@ -39,6 +39,7 @@ from typing import (
 from gantrymq.errors import ConfigError
 
 T = TypeVar("T")
+_HINTS: Final[dict[Any, Mapping[str, Any]]] = {}
 
 _KEY: Final = "gantrymq.setting"
 
@@ -144,9 +145,16 @@ class Row:
         return f"{prefix}_{self.path.replace('.', '_')}".upper()
 
 
+def _hints(kind: type[Any]) -> Mapping[str, Any]:
+    """The types of its settings; working them out takes longer than all else that loading does."""
+    if kind not in _HINTS:
+        _HINTS[kind] = get_type_hints(kind, include_extras=True)
+    return _HINTS[kind]
+
+
 def rows(kind: type[Any], prefix: str = "") -> Iterator[Row]:
     """Every setting of `kind` and its nested groups, in the order of declaration."""
-    hints = get_type_hints(kind, include_extras=True)
+    hints = _hints(kind)
     for declared in dataclasses.fields(kind):
         about: _Declared | None = declared.metadata.get(_KEY)
         if about is None:
@@ -258,7 +266,7 @@ def _flatten(
 
 def _build(kind: type[T], values: Mapping[str, Any], prefix: str) -> T:
     arguments: dict[str, Any] = {}
-    hints = get_type_hints(kind)
+    hints = _hints(kind)
     for declared in dataclasses.fields(kind):  # type: ignore[arg-type]
         path = prefix + declared.name
         if dataclasses.is_dataclass(hints[declared.name]):
