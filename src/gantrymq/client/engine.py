@@ -169,7 +169,8 @@ class Engine:
             producer_group=None if producer is None else producer.group,
             consumer_group=None if consumer is None else consumer.group,
         )
-        ready = [address for address in self._beaten if self.pool.ready(address) is not None]
+        known = sorted(self._beaten)
+        ready = [address for address in known if self.pool.ready(address) is not None]
         calls = (self.runtime.call(a, request, timeout=self.config.call_timeout) for a in ready)
         for outcome in await asyncio.gather(*calls, return_exceptions=True):
             if isinstance(outcome, GantryError):
@@ -292,7 +293,7 @@ class Engine:
     async def _beat_in_turn(self) -> None:
         async with self._beating:
             self._next_beat = None
-            await asyncio.gather(*(self._try_to_beat_at(place) for place in self._places()))
+            await asyncio.gather(*(self._try_to_beat_at(place) for place in sorted(self._places())))
 
     def _places(self) -> set[str]:
         """Where heartbeats go."""

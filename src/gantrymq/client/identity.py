@@ -95,7 +95,8 @@ class _Ids:
             return made
 
 
-unique_ids: Final[Callable[[str], UniqueIds]] = _Ids().of
+_IDS: Final = _Ids()
+unique_ids: Final[Callable[[str], UniqueIds]] = _IDS.of
 """The maker of unique ids of messages that are sent from an address."""
 
 

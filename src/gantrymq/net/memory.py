@@ -185,7 +185,9 @@ class MemoryTransport(asyncio.Transport):
     def deliver_soon(self) -> None:
         """Let the other end take what is here, after the delay."""
         if self._delivery is None and (self._written or self._closing) and not self._gone:
-            self._delivery = self._loop.call_later(self._place.delay, self._deliver)
+            delay = self._place.delay
+            later, deliver = self._loop.call_later, self._deliver
+            self._delivery = later(delay, deliver) if delay else self._loop.call_soon(deliver)
 
     def _deliver(self) -> None:
         self._delivery = None

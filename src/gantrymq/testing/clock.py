@@ -78,6 +78,8 @@ class _LeapingSelector(selectors.DefaultSelector):
         self._patience = patience
 
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
+        if timeout is not None and timeout <= 0 and len(self.get_map()) == 1:
+            return []  # there is work, and nothing but the loop's own pipe to look at
         events = super().select(0)
         if events or (timeout is not None and timeout <= 0):
             return events
