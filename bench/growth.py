@@ -358,10 +358,12 @@ class Cost:
         return statistics.median(self.rounds)
 
 
-def measure(kind: str, rounds: int, messages: int) -> list[Cost]:
+def measure(
+    kind: str, rounds: int, messages: int, *, made: type[Subject], sizes: Sequence[int]
+) -> list[Cost]:
     """All rows of what grows."""
     with contextlib.ExitStack() as stack:
-        subjects = [stack.enter_context(_ready(kind, size, messages)) for size in SIZES[kind]]
+        subjects = [stack.enter_context(_ready(made, size, messages)) for size in sizes]
         found = []
         for name in subjects[0].works():
             taken: dict[int, list[float]] = {subject.size: [] for subject in subjects}
@@ -380,8 +382,8 @@ def measure(kind: str, rounds: int, messages: int) -> list[Cost]:
 
 
 @contextlib.contextmanager
-def _ready(kind: str, size: int, messages: int) -> Iterator[Subject]:
-    subject = KINDS[kind](size, messages)
+def _ready(made: type[Subject], size: int, messages: int) -> Iterator[Subject]:
+    subject = made(size, messages)
     try:
         subject.prepare()
         subject.side.stop()
@@ -426,6 +428,12 @@ def too_much(costs: Sequence[Cost]) -> Iterator[str]:
             yield f"{cost.what} {cost.size:,}: {cost.median / first:.2f} times the smallest"
 
 
+def allow_many_connections() -> None:
+    """Have as many files open as the system allows, the servers, too."""
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -434,12 +442,11 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--messages", type=int, default=40_000, help="messages of a round")
     chosen = parser.parse_args()
-    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))  # also for the servers
+    allow_many_connections()
     print(f"{'row':<20}{'size':>8}{'a message':>13}{'ratio':>8}{'its memory':>14}")
     costs: list[Cost] = []
     for kind in chosen.rows.split(","):
-        costs += measure(kind, chosen.rounds, chosen.messages)
+        costs += measure(kind, chosen.rounds, chosen.messages, made=KINDS[kind], sizes=SIZES[kind])
     keep(
         RESULTS,
         [
