@@ -3,34 +3,44 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
 from _broker_rows import ROWS, SIZES, Row
-from _broker_servers import APACHE, GANTRY, NAMES
+from _broker_servers import GANTRY, NAMES
 from _driving import Measured, median
 
 RESULTS: Final = Path(__file__).resolve().parent.parent / "results" / "broker"
 
 
 def lines(row: Row, size: str, rounds: dict[str, list[Measured]]) -> Iterator[str]:
-    """What the table says of a row."""
+    """What the table says of a row; `rounds` has all sides that the table has."""
     for number in row.numbers:
-        values = {side: median(rounds[side], number) for side in NAMES if rounds.get(side)}
+        values = {side: median(rounds[side], number) for side in rounds if rounds[side]}
         name = row.name if number == "rate" else f"{row.name} {number.replace('p999', 'p99.9')}"
         text = f"{name:<14}{size:>6}"
-        for side in NAMES:
+        for side in rounds:
             value = values.get(side)
             text += f"{'-' if value is None else f'{value:,.0f}':>12}"
         text += f" {row.unit:<3}"
-        if len(values) == len(NAMES):
-            ours, theirs = values[GANTRY], values[APACHE]
-            text += f"{ours / theirs if row.more_is_better else theirs / ours:>7.2f}"
-        for side in NAMES:
-            if side in values:
-                text += f"   {median(rounds[side], 'cpu_us'):>7.1f}"
+        for theirs in others(rounds):
+            text += _ratio(values, theirs, more_is_better=row.more_is_better)
+        for side in values:
+            text += f"   {median(rounds[side], 'cpu_us'):>7.1f}"
         yield text
+
+
+def others(sides: Iterable[str]) -> list[str]:
+    """Those that Gantry is held against."""
+    return [side for side in sides if side != GANTRY]
+
+
+def _ratio(values: dict[str, float], theirs: str, *, more_is_better: bool) -> str:
+    if GANTRY not in values or theirs not in values:
+        return f"{'':>7}"
+    ratio = values[GANTRY] / values[theirs]
+    return f"{ratio if more_is_better else 1 / ratio:>7.2f}"
 
 
 FOOTPRINT: Final = {
@@ -42,28 +52,34 @@ FOOTPRINT: Final = {
 def footprint_lines(what: str, rounds: dict[str, list[Measured]]) -> Iterator[str]:
     """What the table says of `start` or `memory`."""
     for name, title, unit, digits in FOOTPRINT[what]:
-        values = {side: median(rounds[side], name) for side in NAMES if rounds.get(side)}
+        values = {side: median(rounds[side], name) for side in rounds if rounds[side]}
         text = f"{title:<20}"
-        for side in NAMES:
+        for side in rounds:
             text += f"{values[side]:>12,.{digits}f}" if side in values else f"{'-':>12}"
         text += f" {unit:<3}"
-        if len(values) == len(NAMES):
-            text += f"{values[APACHE] / values[GANTRY]:>7.2f}"
+        for theirs in others(rounds):
+            text += _ratio(values, theirs, more_is_better=False)
         yield text
 
 
-HEAD: Final = (
-    f"{'row':<14}{'body':>6}{APACHE:>12}{GANTRY:>12}{'ratio':>11}   processor µs a message"
-)
+def head(sides: Sequence[str]) -> str:
+    """The line above the others."""
+    columns = "".join(f"{side:>12}" for side in sides)
+    ratios = "".join(f"{f'/{side[:5]}':>7}" for side in others(sides))
+    return f"{'row':<14}{'body':>6}{columns}    {ratios}   processor µs a message"
+
+
+HEAD: Final = head(NAMES)
 
 
 def newest(directory: Path) -> dict[tuple[str, str], dict[str, list[Measured]]]:
-    """The newest result of each row and size that both sides have."""
+    """The newest result of each row and size that both of `NAMES` have."""
     found: dict[tuple[str, str], dict[str, list[Measured]]] = {}
     for path in sorted(directory.glob("*.json")):
         for one in json.loads(path.read_text())["found"]:
             if set(NAMES) <= one["rounds"].keys():
-                found[one["row"], one.get("size", "")] = one["rounds"]
+                both = {side: one["rounds"][side] for side in NAMES}
+                found[one["row"], one.get("size", "")] = both
     return found
 
 

@@ -1,6 +1,6 @@
-"""The two sides of bench/broker.py: RocketMQ 5.5.0 and Gantry, each a name server and a broker.
+"""The sides of bench/broker.py: RocketMQ 5.5.0 and Gantry, each a name server and a broker; Kafka.
 
-Both run for the whole time, so that a JVM keeps what it has learnt about its code; whoever is not
+They run for the whole time, so that a JVM keeps what it has learnt about its code; whoever is not
 being measured is stopped (SIGSTOP), so that its threads take nothing from the other.
 """
 
@@ -24,6 +24,7 @@ from gantry import Gantry
 APACHE: Final = "rocketmq"
 GANTRY: Final = "gantry"
 NAMES: Final = (APACHE, GANTRY)
+KAFKA: Final = "kafka"
 _TICKS: Final = os.sysconf("SC_CLK_TCK")
 _SETTLE: Final = 0.5
 """Seconds that a side gets to itself after it was continued: its timers are all due."""
@@ -51,17 +52,19 @@ _FILES: Final = {
 
 
 class _Process(Protocol):
-    name_server: str
-
     def close(self) -> None: ...
 
 
 class Side:
-    """One of the two, running."""
+    """One of them, running; clients find it `at` its name server, or at Kafka itself."""
 
-    def __init__(self, name: str, servers: _Process, pids: Sequence[int], store: Path) -> None:
+    def __init__(
+        self, name: str, servers: _Process, *, at: str, pids: Sequence[int], store: Path
+    ) -> None:
         self.name = name
-        self.at = servers.name_server
+        self.at = at
+        self.began = 0.0
+        """The moment at which it was begun to start, once everything that it needs was there."""
         self.store = store
         self.servers = servers
         self.pids = pids
@@ -100,13 +103,30 @@ class Side:
 
 
 def start(name: str, flush: str, **theirs: object) -> Side:
-    """Start one of `NAMES`, its log flushed `sync` or `async`; `theirs` are RocketMQ's settings."""
+    """Start one of them, its log flushed `sync` or `async`; `theirs` are RocketMQ's settings."""
+    began = time.monotonic()
+    if name == KAFKA:
+        return _kafka(flush)
     if name == GANTRY:
         ours = Gantry(f"store.flush.mode={flush}")
-        return Side(name, ours, [int(ours.facts["pid"])], ours.home)
-    settings = {**_FILES, "flushDiskType": f"{flush.upper()}_FLUSH", **theirs}
-    cluster = Cluster(jars.CURRENT, settings=settings, jvm=JVM)
-    return Side(name, cluster, cluster.pids, cluster.home)
+        pids = [int(ours.facts["pid"])]
+        side = Side(name, ours, at=ours.name_server, pids=pids, store=ours.home)
+    else:
+        settings = {**_FILES, "flushDiskType": f"{flush.upper()}_FLUSH", **theirs}
+        cluster = Cluster(jars.CURRENT, settings=settings, jvm=JVM)
+        side = Side(name, cluster, at=cluster.name_server, pids=cluster.pids, store=cluster.home)
+    side.began = began
+    return side
+
+
+def _kafka(flush: str) -> Side:
+    from _kafka import JVM as ITS_JVM
+    from _kafka import Kafka
+
+    kafka = Kafka(ITS_JVM, {"log.flush.interval.messages": 1} if flush == "sync" else None)
+    side = Side(KAFKA, kafka, at=kafka.address, pids=kafka.pids, store=kafka.home)
+    side.began = kafka.began
+    return side
 
 
 def cpu_seconds(pid: int) -> float:

@@ -92,6 +92,15 @@ class JavaDriver(Driver):
         self._home.cleanup()
 
 
+class KafkaDriver(Driver):
+    """The JVM with Kafka's client."""
+
+    def __init__(self) -> None:
+        import _kafka
+
+        super().__init__("Kafka's", _kafka.client(*HEAP))
+
+
 def note(text: str) -> None:
     """Progress; not a part of the result."""
     sys.stderr.write(f"{time.strftime('%T')} {text}\n")
@@ -101,7 +110,7 @@ def median(rounds: Iterable[Mapping[str, float]], name: str) -> float:
     return statistics.median(one[name] for one in rounds)
 
 
-def keep(directory: Path, found: object, **about: object) -> None:
+def keep(directory: Path, found: object, **about: object) -> Path:
     """Write what was found into a file of its own."""
     directory.mkdir(parents=True, exist_ok=True)
     path = directory / f"{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}.json"
@@ -114,3 +123,4 @@ def keep(directory: Path, found: object, **about: object) -> None:
     }
     path.write_text(json.dumps({"about": machine | about, "found": found}, indent=1) + "\n")
     note(f"kept in {path}")
+    return path

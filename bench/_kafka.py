@@ -1,10 +1,11 @@
-"""A Kafka broker and Spark's connector to it, as the peers of benchmarks; jars come by `mvn`.
+"""A Kafka broker, its client and Spark's connector, as the peers of benchmarks; jars come by `mvn`.
 
 One JVM is broker and controller (KRaft), on ports of the system and files of its own.
 """
 
 from __future__ import annotations
 
+import hashlib
 import os
 import shutil
 import socket
@@ -13,6 +14,7 @@ import sys
 import tempfile
 import threading
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
@@ -31,6 +33,17 @@ TOKENS: Final = "4.1.0-preview1"
 _PLUGIN: Final = "org.apache.maven.plugins:maven-dependency-plugin:2.8:copy-dependencies"
 _READY: Final = 60.0
 _HEAP: Final = ("-Xms512m", "-Xmx768m")
+JVM: Final = (
+    "-server",
+    "-Xms1g",
+    "-Xmx1g",
+    "-XX:+UseG1GC",
+    "-XX:MaxGCPauseMillis=20",
+    "-XX:InitiatingHeapOccupancyPercent=35",
+    "-XX:+ExplicitGCInvokesConcurrent",
+)
+"""What Kafka's own script asks for."""
+_CLIENT: Final = Path(__file__).resolve().parent / "java" / "kafka" / "KafkaBench.java"
 _ALONE: Final = (
     "<exclusions><exclusion><groupId>*</groupId><artifactId>*</artifactId></exclusion></exclusions>"
 )
@@ -56,6 +69,15 @@ def connector_jars() -> list[Path]:
 def server_jars() -> list[Path]:
     """What a broker needs."""
     return _jars(f"kafka-{SERVER}", _SERVER_JARS)
+
+
+def client(*options: str) -> list[str]:
+    """The command that runs Kafka's client, `java/kafka/KafkaBench.java`."""
+    path = os.pathsep.join(map(str, server_jars()))
+    digest = hashlib.sha256(_CLIENT.read_bytes()).hexdigest()[:16]
+    classes = jars.cache_dir() / "classes" / f"kafka-{SERVER}-{digest}"
+    jars._make(classes, lambda fresh: jars._compile(path, [_CLIENT], fresh))
+    return [jars.tool("java"), *options, "-cp", f"{classes}{os.pathsep}{path}", _CLIENT.stem]
 
 
 def _jars(name: str, wanted: tuple[tuple[str, str, str, str], ...]) -> list[Path]:
@@ -92,7 +114,10 @@ def _fetch(wanted: tuple[tuple[str, str, str, str], ...], home: Path, into: Path
 class Kafka:
     """A broker; a context manager."""
 
-    def __init__(self, heap: tuple[str, ...] = _HEAP) -> None:
+    def __init__(
+        self, heap: tuple[str, ...] = _HEAP, settings: Mapping[str, object] | None = None
+    ) -> None:
+        """Its files are made first; `began` is when the server itself is started."""
         self.home = Path(tempfile.mkdtemp(prefix="gantry-kafka-"))
         self._path = os.pathsep.join(map(str, server_jars()))
         port, control = apache.free_port(), apache.free_port()
@@ -105,10 +130,14 @@ class Kafka:
             "controller.listener.names=CONTROLLER\noffsets.topic.replication.factor=1\n"
             "transaction.state.log.replication.factor=1\ntransaction.state.log.min.isr=1\n"
             "share.coordinator.state.topic.replication.factor=1\n"
+            # Benchmarks stop who is not measured: that is not to be taken for its death.
+            "broker.session.timeout.ms=3600000\n"
+            + "".join(f"{name}={value}\n" for name, value in (settings or {}).items())
         )
         self._run(
             "kafka.tools.StorageTool", "format", "-t", "AAAAAAAAQACAAAAAAAAAAQ", "-c", str(conf)
         )
+        self.began = time.monotonic()
         with (self.home / "log").open("wb") as log:
             self.process = subprocess.Popen(
                 [jars.tool("java"), *heap, "-cp", self._path, "kafka.Kafka", str(conf)],

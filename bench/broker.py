@@ -3,7 +3,8 @@
 Both brokers run on this machine, over loopback, with their defaults (RocketMQ with a heap of 3 GB);
 whoever is not measured is stopped meanwhile. One JVM drives both, so that it warms up once; each
 broker is warmed up with every row before that is measured. The number of a row is the median of
-its rounds, and the ratio says how many times as fast Gantry is: above 1.00 is faster.
+its rounds, and the ratio says how many times as fast Gantry is: above 1.00 is faster. With
+`--sides rocketmq,gantry,kafka` Kafka is a third, driven by its own client in a JVM of its own.
 
     ./dev bench broker                               all rows at 100 B, 1 KiB, 16 KiB; 15 minutes
     ./dev bench broker --rows sync-1,sync-16 --sizes 1KiB
@@ -18,19 +19,19 @@ What was measured is kept as JSON, a file for each run, in results/broker.
 from __future__ import annotations
 
 import argparse
-import functools
+import contextlib
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final, TypeVar
 
 import _broker_footprint as footprint
 import jars
-from _broker_results import HEAD, RESULTS, footprint_lines, lines, table
+from _broker_results import RESULTS, footprint_lines, head, lines, table
 from _broker_rows import ROWS, SIZES, Plan, Row
-from _broker_servers import NAMES, Side
-from _driving import Driver, Failed, JavaDriver, Measured, keep, note
+from _broker_servers import KAFKA, NAMES, Side
+from _driving import Driver, Failed, JavaDriver, KafkaDriver, Measured, keep, note
 from _turns import in_turns, started
 
 QUEUES: Final = 8
@@ -40,11 +41,11 @@ T = TypeVar("T")
 
 
 class Bench:
-    """A run: the driver, and the sides as they are needed."""
+    """A run: who drives each side, and the sides as they are needed."""
 
-    def __init__(self, plan: Plan, driver: Driver) -> None:
+    def __init__(self, plan: Plan, drivers: Mapping[str, Driver]) -> None:
         self._plan = plan
-        self._driver = driver
+        self._drivers = drivers
         self._there: set[tuple[str, str]] = set()
         self.found: list[dict[str, Any]] = []
 
@@ -66,8 +67,10 @@ class Bench:
         if plan.starts:
             self._each("start", plan.starts, footprint.start_time)
         if plan.fill:
-            fill = functools.partial(footprint.memory, driver=self._driver, count=plan.fill)
-            self._each("memory", 1, fill)
+            self._each("memory", 1, self._memory)
+
+    def _memory(self, side: str) -> Measured:
+        return footprint.memory(side, self._drivers[side], self._plan.fill)
 
     def _each(self, what: str, rounds: int, work: Callable[[str], Measured]) -> None:
         found: dict[str, list[Measured]] = {side: [] for side in self._plan.sides}
@@ -93,19 +96,19 @@ class Bench:
         print(*lines(row, size, rounds), sep="\n", flush=True)
 
     def _prepare(self, row: Row, size: str, side: Side) -> None:
-        topic = _topic(row, size)
+        topic, driver = _topic(row, size), self._drivers[side.name]
         order = {"at": side.at, "size": SIZES[size], "topic": topic}
         if (side.name, topic) not in self._there:
             self._there.add((side.name, topic))
-            self._driver.do("topic", queues=QUEUES, **order)
+            driver.do("topic", queues=QUEUES, **order)
             if row.verb == "consume":
                 count = self._plan.messages(SIZES[size])
-                self._driver.do("fill", count=count, threads=4, batch=32, **order)
+                driver.do("fill", count=count, threads=4, batch=32, **order)
         self._once(row, size, side, self._plan.warm)
 
     def _once(self, row: Row, size: str, side: Side, seconds: float) -> Measured:
         used = side.cpu_seconds()
-        measured = self._driver.do(
+        measured = self._drivers[side.name].do(
             row.verb,
             at=side.at,
             topic=_topic(row, size),
@@ -138,7 +141,7 @@ def plan() -> tuple[Plan, bool]:
     names = ",".join(row.name for row in ROWS)
     parser.add_argument("--rows", default=names, help=f"of {names}")
     parser.add_argument("--sizes", default=",".join(SIZES), help=f"of {','.join(SIZES)}")
-    parser.add_argument("--sides", default=",".join(NAMES), help=f"of {','.join(NAMES)}")
+    parser.add_argument("--sides", default=",".join(NAMES), help=f"of {','.join((*NAMES, KAFKA))}")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--seconds", type=float, default=2.0, help="length of a round")
     parser.add_argument("--warm", type=float, default=3.0, help="seconds of warming up a row")
@@ -153,7 +156,7 @@ def plan() -> tuple[Plan, bool]:
     found = Plan(
         rows=_chosen(parser, chosen.rows, {row.name: row for row in ROWS}),
         sizes=_chosen(parser, chosen.sizes, {size: size for size in SIZES}),
-        sides=_chosen(parser, chosen.sides, {name: name for name in NAMES}),
+        sides=_chosen(parser, chosen.sides, {name: name for name in (*NAMES, KAFKA)}),
         rounds=chosen.rounds,
         seconds=chosen.seconds,
         warm=chosen.warm,
@@ -176,15 +179,30 @@ def _chosen(parser: argparse.ArgumentParser, text: str, known: dict[str, T]) -> 
     return [known[name] for name in names]
 
 
+@contextlib.contextmanager
+def drivers(sides: Sequence[str]) -> Iterator[dict[str, Driver]]:
+    """Who drives each side; one that does not run here is left out, and it is said why."""
+    with contextlib.ExitStack() as stack:
+        java = stack.enter_context(JavaDriver())
+        found: dict[str, Driver] = {side: java for side in sides if side != KAFKA}
+        if KAFKA in sides:
+            try:
+                found[KAFKA] = stack.enter_context(KafkaDriver())
+            except (jars.JavaUnavailable, RuntimeError) as why:
+                note(f"{KAFKA} does not run here: {why}")
+        yield found
+
+
 def main() -> int:
     asked, only_table = plan()
     if only_table:
         table()
         return 0
     try:
-        with JavaDriver() as driver:
-            bench = Bench(asked, driver)
-            print(HEAD, flush=True)
+        with drivers(asked.sides) as there:
+            asked = replace(asked, sides=[side for side in asked.sides if side in there])
+            bench = Bench(asked, there)
+            print(head(asked.sides), flush=True)
             try:
                 bench.run()
             finally:
@@ -195,6 +213,7 @@ def main() -> int:
                         rounds=asked.rounds,
                         seconds=asked.seconds,
                         count=asked.count,
+                        fill=asked.fill,
                     )
     except KeyboardInterrupt:
         note("interrupted")

@@ -27,7 +27,6 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import json
 import os
 import shutil
 import signal
@@ -44,6 +43,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 import _kafka
 import jars
 from _broker_servers import JVM
+from _driving import keep
 from apache import Cluster
 from gantry import Gantry
 
@@ -405,7 +405,7 @@ def main() -> int:
                 say(f"not finished: {ended!r}")
             say(f"a Python worker of Spark took {worker_memory():,.0f} MB at most")
         held = report(plan)
-        keep(plan)
+        keep(RESULTS, plan.found, messages=plan.messages, rounds=plan.rounds)
         spark.stop()
     except jars.JavaUnavailable as absent:
         say(str(absent))
@@ -413,12 +413,6 @@ def main() -> int:
     finally:
         shutil.rmtree(home, ignore_errors=True)
     return 0 if held else 1
-
-
-def keep(plan: Plan) -> None:
-    RESULTS.mkdir(parents=True, exist_ok=True)
-    name = time.strftime("%Y%m%d-%H%M%S.json")
-    (RESULTS / name).write_text(json.dumps({"messages": plan.messages, "found": plan.found}))
 
 
 if __name__ == "__main__":
