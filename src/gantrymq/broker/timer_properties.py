@@ -7,11 +7,11 @@ anew, those that another broker wrote) are taken apart by `Timers` itself.
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Final, NamedTuple
 
 from gantrymq.store import light
 from gantrymq.wire import properties
-from gantrymq.wire.moved_record import fits
 from gantrymq.wire.properties import NAME_END, VALUE_END
 
 _END: Final = VALUE_END.encode()
@@ -19,25 +19,17 @@ _END_BYTE: Final = _END[0]
 _TOPIC: Final = f"{properties.REAL_TOPIC}{NAME_END}".encode()
 _QUEUE: Final = f"{properties.REAL_QUEUE_ID}{NAME_END}".encode()
 _UNIQUE: Final = f"{properties.UNIQUE_KEY}{NAME_END}".encode()
-_WAITS: Final = f"{properties.WAIT}{NAME_END}true{VALUE_END}".encode()
-_WAIT: Final = f"{properties.WAIT}{NAME_END}".encode()
-_WAITS_NOT: Final = f"{properties.WAIT}{NAME_END}false{VALUE_END}".encode()
-_TOPIC_SIZE: Final = len(_TOPIC)
-_QUEUE_SIZE: Final = len(_QUEUE)
-_WAITS_SIZE: Final = len(_WAITS)
 _UNIQUE_SIZE: Final = len(_UNIQUE)
-_TIMES: Final = (
-    f"{properties.TIMER_ENQUEUE_MS}{NAME_END}%d{VALUE_END}"
-    f"{properties.TIMER_DEQUEUE_MS}{NAME_END}%d{VALUE_END}"
-).encode()
-_MORE: Final = (
-    f"{properties.KEYS}{NAME_END}".encode(),
-    properties.TIMER_ENQUEUE_MS.encode(),
-    properties.TIMER_DEQUEUE_MS.encode(),
-    _TOPIC,
-    _QUEUE,
-    light.MARK,
-)
+_WAIT: Final = f"{properties.WAIT}{NAME_END}".encode()
+_WAITS: Final = _WAIT + b"true" + _END
+_WAITS_SIZE: Final = len(_WAITS)
+_WAITS_NOT: Final = _WAIT + b"false" + _END
+_ENQUEUED: Final = f"{properties.TIMER_ENQUEUE_MS}{NAME_END}".encode()
+_DEQUEUED: Final = f"{VALUE_END}{properties.TIMER_DEQUEUE_MS}{NAME_END}".encode()
+_KEYS: Final = f"{properties.KEYS}{NAME_END}".encode()
+_REAL: Final = b"REAL_"
+_QUEUED: Final = b"QUEUE_MS"
+"""Parts of names that mean that there is more to do."""
 
 
 class DueMessage(NamedTuple):
@@ -52,39 +44,40 @@ class DueMessage(NamedTuple):
 def due_message(raw: bytes, stored_ms: int, now_ms: int) -> DueMessage | None:
     """What comes of a message with these properties that was stored then."""
     at = raw.rfind(_TOPIC)
-    if at < 1 or raw[at - 1] != _END_BYTE:
+    place = _place(raw[at:]) if at > 0 and raw[at - 1] == _END_BYTE else None
+    if place is None:
         return None
-    head, tail = raw[:at], raw[at:].split(_END)
-    if len(tail) != 3 or tail[2] or tail[1][:_QUEUE_SIZE] != _QUEUE:
+    head = raw[:at]
+    start = head.find(_UNIQUE)
+    end = head.find(_END, start)
+    unique = head[start + _UNIQUE_SIZE : end]
+    if (
+        start < 0 or (start and head[start - 1] != _END_BYTE)
+        or not unique.isalnum() or head.find(_UNIQUE, end) >= 0
+        or _KEYS in head or _REAL in head or _QUEUED in head or light.MARK in head
+    ):  # fmt: skip
         return None
-    topic, queue = tail[0][_TOPIC_SIZE:], tail[1][_QUEUE_SIZE:]
-    unique = _unique(head)
-    if unique is None or not queue.isdigit() or not topic.isascii():
-        return None
-    for name in _MORE:
-        if name in head:
-            return None
     waits = head.find(_WAITS)
     if waits < 0:
         if _WAIT in head:
             return None
-        head += _WAITS_NOT
-    elif waits == 0 or head[waits - 1] == _END_BYTE:
-        head = head[:waits] + _WAITS_NOT + head[waits + _WAITS_SIZE :]
+        first, rest = head, b""
+    elif waits and head[waits - 1] != _END_BYTE:
+        return None
     else:
+        first, rest = head[:waits], head[waits + _WAITS_SIZE :]
+    times = str(stored_ms).encode(), _DEQUEUED, str(now_ms).encode()
+    made = b"".join((first, _WAITS_NOT, rest, _ENQUEUED, *times, _END))
+    if len(made) > properties.MAX_SIZE:
         return None
-    made = head + _TIMES % (stored_ms, now_ms)
-    return DueMessage(topic.decode(), int(queue), made, unique) if fits(made) else None
+    return DueMessage(place[0], place[1], made, unique.decode("ascii"))
 
 
-def _unique(raw: bytes) -> str | None:
-    """The unique key, if there is one and it is an ordinary one."""
-    at = raw.find(_UNIQUE)
-    if at < 0 or (at and raw[at - 1] != _END_BYTE):
+@lru_cache(maxsize=4096)
+def _place(tail: bytes) -> tuple[str, int] | None:
+    """Topic and queue, where nothing else is at the end."""
+    topic, queue, *more = tail.removeprefix(_TOPIC).split(_END)
+    number = queue.removeprefix(_QUEUE)
+    if more != [b""] or number == queue or not number.isdigit() or not topic.isascii():
         return None
-    start = at + _UNIQUE_SIZE
-    end = raw.find(_END, start)
-    unique = raw[start:end]
-    if end < 0 or not unique.isalnum() or raw.find(_UNIQUE, end) >= 0:
-        return None
-    return unique.decode("ascii")
+    return topic.decode(), int(number)

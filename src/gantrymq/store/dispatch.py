@@ -101,6 +101,24 @@ class Dispatcher:
             queue_offset += 1
             log_offset += size
 
+    def moved(
+        self,
+        slot: Slot,
+        raw: bytes,
+        unique: str,
+        queue_offset: int,
+        log_offset: int,
+        size: int,
+        store_ms: int,
+    ) -> None:
+        """A record that was just appended, and its properties and unique key."""
+        code = self.code_of(raw)
+        slot.append(log_offset, size, code, queue_offset)
+        if self.arrived is not None:
+            self.arrived(slot.topic, slot.queue_id, queue_offset, code, store_ms, raw)
+        if self._index is not None:
+            self._index.put_unique(unique, slot.topic, log_offset, store_ms)
+
     def again(self, message: StoredMessage, gaps: Gaps) -> None:
         """A message that was read from the log; one with a gap before it may raise `Gap`."""
         kind = message.sys_flag & TRANSACTION_BITS

@@ -380,7 +380,8 @@ class Store(Lookups):
         segment = self.log.segments.find(log_offset)
         if segment is None or log_offset >= self.log.end:
             return None
-        return parts_at(segment.view, log_offset - segment.base, log_offset)
+        trusted = log_offset >= self.recovered.start
+        return parts_at(segment.view, log_offset - segment.base, log_offset, trusted=trusted)
 
     def append_moved(self, moves: Sequence[Move]) -> list[int]:
         """Store messages of the log in other queues, side by side; the sizes of those that were.
@@ -393,40 +394,35 @@ class Store(Lookups):
         log, start = self.log, self.log.end
         self._last_ms = store_ms = self._clock_ms()
         records: list[bytes] = []
+        offsets: list[int] = []
         at, most = start, min(log.limit - BLANK_SIZE, start + self._largest)
         for slot, parts, prepared_offset, raw, _ in moves:
-            topic, queue_id, queue_offset = slot.topic_part or b"", slot.queue_id, slot.next_offset
-            if at + moved_size(parts, topic, raw) > most:
+            topic, offset = slot.topic_part or b"", slot.next_offset
+            end = at + moved_size(parts, topic, raw)
+            if end > most:
                 break
-            record = moved(parts, topic, raw, queue_id, queue_offset, at, store_ms, prepared_offset)
-            records.append(record)
-            slot.next_offset = queue_offset + 1
-            at += len(record)
-        done = moves[: len(records)]
+            records.append(
+                moved(parts, topic, raw, slot.queue_id, offset, at, store_ms, prepared_offset)
+            )
+            offsets.append(offset)
+            slot.next_offset = offset + 1
+            at = end
         try:
             log.put(b"".join(records))
         except StoreFull:
-            for slot, *_ in done:
+            for slot, *_ in moves[: len(records)]:
                 slot.next_offset -= 1
             raise
-        self._dispatch_moved(done, records, start, store_ms)
-        return [len(record) for record in records]
-
-    def _dispatch_moved(
-        self, moves: Sequence[Move], records: Sequence[bytes], at: int, store_ms: int
-    ) -> None:
-        dispatcher, offsets = self._dispatcher, dict[Slot, int]()
-        for slot, *_ in reversed(moves):
-            offsets[slot] = offsets.get(slot, slot.next_offset) - 1
+        sizes = [len(record) for record in records]
+        at, put = start, self._dispatcher.moved
         try:
-            for (slot, _, _, raw, unique), record in zip(moves, records, strict=True):
-                about = ((raw, dispatcher.code_of(raw), unique),)
-                dispatcher.plain(slot, (record,), about, offsets[slot], at, store_ms)
-                offsets[slot] += 1
-                at += len(record)
+            for (slot, _, _, raw, unique), offset, size in zip(moves, offsets, sizes, strict=False):
+                put(slot, raw, unique, offset, at, size, store_ms)
+                at += size
                 self._dispatched_to = at
         except OSError as error:
             self._break_at_dispatch(error)
+        return sizes
 
     def catch_up(self) -> None:
         """Bring plain messages into queues and index that were put off.

@@ -11,7 +11,6 @@ import zlib
 from struct import Struct
 from typing import Final, NamedTuple
 
-from gantrymq.wire import properties
 from gantrymq.wire.flags import IPV6_BITS, TRANSACTION_BITS
 from gantrymq.wire.record import LEAST_SIZE, MAGIC_V1
 
@@ -20,7 +19,7 @@ _HEAD: Final = Struct(">ii4si4sqq20sq12sq")
 storing, up to how often it was consumed, prepared offset."""
 _HEAD_SIZE: Final = _HEAD.size
 _pack_head: Final = _HEAD.pack
-_unpack_head: Final = _HEAD.unpack_from
+_unpack_head: Final = Struct(f"{_HEAD.format}i").unpack_from
 _ODD: Final = IPV6_BITS | TRANSACTION_BITS
 _FLAGS_LOW_BYTE: Final = 3
 _LENGTH: Final = Struct(">H").pack
@@ -42,28 +41,31 @@ class Parts(NamedTuple):
     properties: bytes
 
 
-def parts_at(view: memoryview, at: int, log_offset: int) -> Parts | None:
-    """The record at byte `at`, which belongs at that place, if it is whole and ordinary."""
+def parts_at(view: memoryview, at: int, log_offset: int, *, trusted: bool) -> Parts | None:
+    """The record at byte `at`, which belongs at that place, if it is whole and ordinary.
+
+    One that is `trusted` was written a while ago by this process: its body is not looked at.
+    """
     if at + LEAST_SIZE > len(view):
         return None
-    size, magic, checksum, _, flag, _, place, sender, store_ms, storer, _ = _unpack_head(view, at)
+    (
+        size, magic, checksum, _, flag, _, place, sender, store_ms, storer, _, body_size,
+    ) = _unpack_head(view, at)  # fmt: skip
     if magic != MAGIC_V1 or place != log_offset or sender[_FLAGS_LOW_BYTE] & _ODD:
         return None
-    if not LEAST_SIZE <= size <= len(view) - at:
+    topic_at = 4 + body_size
+    if not LEAST_SIZE <= size <= len(view) - at or not 4 <= topic_at < size - _HEAD_SIZE - 2:
         return None
     data = view[at + _HEAD_SIZE : at + size].tobytes()
-    topic_at = 4 + int.from_bytes(data[:4], "big", signed=True)
-    if not 4 <= topic_at < len(data) - 2:
-        return None
-    end = topic_at + 1 + data[topic_at]
-    if end + 2 + int.from_bytes(data[end : end + 2], "big") != len(data):
+    start = topic_at + 3 + data[topic_at]
+    if start > len(data) or data[start - 2] << 8 | data[start - 1] != len(data) - start:
         return None
     body = data[:topic_at]
-    if zlib.crc32(body[4:]) & 0x7FFF_FFFF != int.from_bytes(checksum, "big"):
+    if not trusted and zlib.crc32(body[4:]) & 0x7FFF_FFFF != int.from_bytes(checksum, "big"):
         return None
-    return Parts(
-        checksum, flag, sender, store_ms, storer, body, data[topic_at:end], data[end + 2 :]
-    )
+    topic, raw = data[topic_at : start - 2], data[start:]
+    # what `Parts(…)` does, in half the time
+    return tuple.__new__(Parts, (checksum, flag, sender, store_ms, storer, body, topic, raw))
 
 
 def moved_size(parts: Parts, topic: bytes, raw: bytes) -> int:
@@ -88,8 +90,3 @@ def moved(
         queue_offset, log_offset, sender, store_ms, storer, prepared_offset,
     )  # fmt: skip
     return b"".join((head, body, topic, _LENGTH(len(raw)), raw))
-
-
-def fits(raw: bytes) -> bool:
-    """Whether a record may have these properties."""
-    return len(raw) <= properties.MAX_SIZE

@@ -22,7 +22,7 @@ WAITING = StoredMessage(
 
 def test_a_moved_message_differs_in_its_place_and_its_properties_alone() -> None:
     raw = b"before" + WAITING.encode() + b"after"
-    parts = parts_at(memoryview(raw), 6, 1000)
+    parts = parts_at(memoryview(raw), 6, 1000, trusted=False)
     assert parts is not None
     assert (parts.properties, parts.topic, parts.store_ms) == (b"a\x01b\x02", b"\x05waits", 12)
     topic, made = topic_part("orders"), b"c\x01d\x02"
@@ -49,15 +49,15 @@ def test_a_moved_message_differs_in_its_place_and_its_properties_alone() -> None
 )
 def test_what_is_not_ordinary_is_left_alone(odd: dict[str, int]) -> None:
     raw = replace(WAITING, **odd).encode()
-    assert parts_at(memoryview(raw), 0, 1000) is None
+    assert parts_at(memoryview(raw), 0, 1000, trusted=False) is None
 
 
 @given(st.integers(0, len(WAITING.encode()) - 1), st.integers(0, 255), st.integers(0, 130))
 def test_a_record_that_is_not_whole_is_none(at: int, byte: int, end: int) -> None:
     raw = bytearray(WAITING.encode())
-    assert parts_at(memoryview(raw[:end]), 0, 1000) is None or end >= len(raw)
+    assert parts_at(memoryview(raw[:end]), 0, 1000, trusted=False) is None or end >= len(raw)
     raw[at] = byte
-    found = parts_at(memoryview(raw), 0, 1000)
+    found = parts_at(memoryview(raw), 0, 1000, trusted=False)
     if found is not None:
         said = record.decode(bytes(raw))
         assert (found.properties, found.store_ms) == (said.property_bytes, said.store_ms)
