@@ -1,8 +1,8 @@
 """What the properties of a timed message become when it is due, in the common case.
 
 `Timers` writes where a message is meant to go at the end of its properties, so that is cut off
-there. Properties that are more than that (keys, light queues, those of a message that was stored
-anew, those that another broker wrote) are taken apart by `Timers` itself.
+there. Properties that are more than that (light queues, those of a message that was stored anew,
+those that another broker wrote) are taken apart by `Timers` itself.
 """
 
 from __future__ import annotations
@@ -39,6 +39,7 @@ class DueMessage(NamedTuple):
     queue_id: int
     raw: bytes
     unique: str
+    keys: str
 
 
 def due_message(raw: bytes, stored_ms: int, now_ms: int) -> DueMessage | None:
@@ -54,9 +55,10 @@ def due_message(raw: bytes, stored_ms: int, now_ms: int) -> DueMessage | None:
     if (
         start < 0 or (start and head[start - 1] != _END_BYTE)
         or not unique.isalnum() or head.find(_UNIQUE, end) >= 0
-        or _KEYS in head or _REAL in head or _QUEUED in head or light.MARK in head
+        or _REAL in head or _QUEUED in head or light.MARK in head
     ):  # fmt: skip
         return None
+    keys = properties.find(head, properties.KEYS) or "" if _KEYS in head else ""
     waits = head.find(_WAITS)
     if waits < 0:
         if _WAIT in head:
@@ -70,7 +72,7 @@ def due_message(raw: bytes, stored_ms: int, now_ms: int) -> DueMessage | None:
     made = b"".join((first, _WAITS_NOT, rest, _ENQUEUED, *times, _END))
     if len(made) > properties.MAX_SIZE:
         return None
-    return DueMessage(place[0], place[1], made, unique.decode("ascii"))
+    return DueMessage(place[0], place[1], made, unique.decode("ascii"), keys)
 
 
 @lru_cache(maxsize=4096)

@@ -473,7 +473,7 @@ class Timers:
         slot = self._store.plain_slot(found.topic, found.queue_id)
         if slot is None:
             return None
-        return Move(slot, parts, log_offset, found.raw, found.unique)
+        return Move(slot, parts, log_offset, found.raw, found.unique, found.keys)
 
     def _pass_on_one(self, held: Held) -> int:
         self._pass_on(held)

@@ -144,12 +144,12 @@ def _accepting(run: Run, marks: tuple[bytes, ...]) -> Callable[[bytes], bool]:
 
     def of_several(raw: bytes) -> bool:
         for mark in marks:
-            if mark in raw:
+            if raw.rfind(mark) >= 0:  # quicker than `in`
                 return accepts(raw)
         return False
 
     def of_one(raw: bytes) -> bool:
-        return only in raw and accepts(raw)
+        return raw.rfind(only) >= 0 and accepts(raw)
 
     if len(marks) == 1:
         only = marks[0]

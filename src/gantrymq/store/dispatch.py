@@ -106,17 +106,22 @@ class Dispatcher:
         slot: Slot,
         raw: bytes,
         unique: str,
+        keys: str,
         queue_offset: int,
         log_offset: int,
         size: int,
         store_ms: int,
     ) -> None:
-        """A record that was just appended, and its properties and unique key."""
+        """A record that was just appended, and its properties, unique key and other keys."""
         code = self.code_of(raw)
         slot.append(log_offset, size, code, queue_offset)
         if self.arrived is not None:
             self.arrived(slot.topic, slot.queue_id, queue_offset, code, store_ms, raw)
-        if self._index is not None:
+        if self._index is None:
+            return
+        if keys:
+            self._index.put(_words(keys), unique, slot.topic, log_offset, store_ms)
+        else:
             self._index.put_unique(unique, slot.topic, log_offset, store_ms)
 
     def again(self, message: StoredMessage, gaps: Gaps) -> None:

@@ -70,9 +70,11 @@ class Move(NamedTuple):
     parts: Parts
     prepared_offset: int
     raw: bytes
-    """Its properties; no `KEYS` and no light queues are among them."""
+    """Its properties; no light queues are among them."""
     unique: str
     """Its unique key, which is among them."""
+    keys: str
+    """Its other keys, with blanks between them, which are as well."""
 
 
 class Appended(NamedTuple):
@@ -396,7 +398,7 @@ class Store(Lookups):
         records: list[bytes] = []
         offsets: list[int] = []
         at, most = start, min(log.limit - BLANK_SIZE, start + self._largest)
-        for slot, parts, prepared_offset, raw, _ in moves:
+        for slot, parts, prepared_offset, raw, _, _ in moves:
             topic, offset = slot.topic_part or b"", slot.next_offset
             end = at + moved_size(parts, topic, raw)
             if end > most:
@@ -416,8 +418,9 @@ class Store(Lookups):
         sizes = [len(record) for record in records]
         at, put = start, self._dispatcher.moved
         try:
-            for (slot, _, _, raw, unique), offset, size in zip(moves, offsets, sizes, strict=False):
-                put(slot, raw, unique, offset, at, size, store_ms)
+            for move, offset, size in zip(moves, offsets, sizes, strict=False):
+                slot, _, _, raw, unique, keys = move
+                put(slot, raw, unique, keys, offset, at, size, store_ms)
                 at += size
                 self._dispatched_to = at
         except OSError as error:
