@@ -29,7 +29,7 @@ from gantrymq.store.commit_log import CommitLog, Damage, check_body
 from gantrymq.store.config import ReadConfig
 from gantrymq.store.segment import Segment
 from gantrymq.store.shapes import Entry, Queue
-from gantrymq.wire.record import LEAST_SIZE, properties_at
+from gantrymq.wire.record import LEAST_SIZE, properties_at, properties_in
 
 Matches: TypeAlias = Callable[[int], bool]
 """Whether a tags code is among those asked for."""
@@ -48,6 +48,10 @@ RECENT: Final = 16 * 1024 * 1024
 """So far back in the log bytes were written a moment ago, and nobody looks whether they are hot."""
 _LOOKED_AT: Final = 1024 * 1024
 """Bytes that are asked about at once, where the properties of old records are looked at."""
+_WINDOW: Final = 32 * 1024
+"""Bytes of the log that are copied at once, which is quicker than to look for what is in them."""
+_CLOSE: Final = 8
+"""As long as there are so many records in them that are looked at."""
 
 
 class Status(Enum):
@@ -260,24 +264,38 @@ class Reader:
         log = self._log
         recent_from = 0 if warmed else log.end - RECENT
         base = limit = known_from = known_to = 0
+        copied, copied_from, copied_to, copies, taken = b"", 0, 0, 0, 0
         offset = found.next_offset
         for at, length, code in entries:
             offset += 1
             if matches is not None and not matches(code):
                 continue
-            if at < base or at + length > limit:
-                there = self._find(at, length)
-                if there is None:
-                    limit = 0
-                    yield at, length, offset
+            end = at + length
+            if at < copied_from or end > copied_to:
+                if at < base or end > limit:
+                    there = self._find(at, length)
+                    if there is None:
+                        limit = 0
+                        yield at, length, offset
+                        continue
+                    segment, view = there, there.view
+                    base, limit = segment.base, min(segment.end, log.end)
+                if at < recent_from and not known_from <= at <= end <= known_to:
+                    known_from, known_to = at, min(limit, max(end, at + _LOOKED_AT))
+                    if not segment.file.resident(known_from - base, known_to - base):
+                        raise _Cold((segment, at, min(limit, at + RECENT)))
+                if taken >= copies * _CLOSE:
+                    copies += 1
+                    copied_from, copied_to = at, min(limit, max(end, at + _WINDOW))
+                    if at < recent_from:
+                        copied_to = min(copied_to, known_to)
+                    copied = view[at - base : copied_to - base].tobytes()
+                else:
+                    if accepts(properties_at(view, at - base, length)):
+                        yield at, length, offset
                     continue
-                segment, view = there, there.view
-                base, limit = segment.base, min(segment.end, log.end)
-            if at < recent_from and not known_from <= at <= at + length <= known_to:
-                known_from, known_to = at, min(limit, max(at + length, at + _LOOKED_AT))
-                if not segment.file.resident(known_from - base, known_to - base):
-                    raise _Cold((segment, at, min(limit, at + RECENT)))
-            if accepts(properties_at(view, at - base, length)):
+            taken += 1
+            if accepts(properties_in(copied, at - copied_from, length)):
                 yield at, length, offset
         found.next_offset = offset
 

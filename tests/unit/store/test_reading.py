@@ -1,9 +1,12 @@
 from __future__ import annotations
 
+from random import Random
+
 import pytest
 
 from gantrymq.store.config import LogConfig, ReadConfig
 from gantrymq.store.reading import MAX_PULL_BYTES, Found, Status
+from gantrymq.wire.flags import BORN_HOST_IPV6
 from gantrymq.wire.record import iterate
 from tests.unit.store.plain import BLANK, ROOT, Bench, message
 
@@ -301,6 +304,30 @@ def test_messages_are_chosen_by_their_properties() -> None:
     assert (nothing.status, nothing.next_offset) == (Status.NO_MATCHED_MESSAGE, 40)
     neither = bench.store.read("T", 0, 0, matches=lambda code: False, accepts=accepts)
     assert (neither.status, len(seen)) == (Status.NO_MATCHED_MESSAGE, 20)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_properties_are_read_alike_however_close_messages_lie(seed: int) -> None:
+    random = Random(seed)
+    bench = Bench(log=LogConfig(segment_size=2**18))
+    topic, wanted = "T" * random.choice((1, 200)), list[bytes]()
+    for number in range(600):
+        if number // 100 % 2:  # for a while others lie between them
+            bench.put("other", body=bytes(random.randrange(40_000)))
+        body = b"%d:" % number + bytes(random.choice((0, 100, 3000)))
+        made = message(topic, 0, body, n=str(number % 7))
+        if random.random() < 0.2:
+            made.born_ip, made.sys_flag = bytes(16), BORN_HOST_IPV6
+        bench.store.append(made)
+        if number % 7 == 3:
+            wanted.append(body)
+    found, offset = list[bytes](), 0
+    while offset < 600:
+        most = random.randrange(1, 50)
+        one = bench.store.read(topic, 0, offset, max_messages=most, accepts=b"n\x013\x02".__eq__)
+        found += bodies(one)
+        offset = one.next_offset
+    assert found == wanted
 
 
 def test_properties_that_are_not_in_memory_are_not_touched_before_they_are_warmed() -> None:
