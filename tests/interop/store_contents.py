@@ -268,8 +268,14 @@ def picture(broker: Broker, writer: Writer) -> Picture:
             name: (groups.groups[name], groups.forbidden.get(name)) for name in (GROUP, "GID_still")
         },
         offsets={key: dict(value) for key, value in table.items() if "GID_reader" not in key},
-        late=broker.call(GetAllDelayOffsets()).offsets.get(LATE, 0),
+        late=delivered(broker).get(LATE, 0),
     )
+
+
+def delivered(broker: Broker) -> Mapping[int, int]:
+    """How far each level of delay has come."""
+    offsets: Mapping[int, int] = broker.call(GetAllDelayOffsets()).offsets
+    return offsets
 
 
 def _came_back(broker: Broker, writer: Writer) -> bool:

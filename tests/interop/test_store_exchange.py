@@ -24,8 +24,13 @@ from store_contents import (
     Writer,
     check_acknowledged,
     check_delivered,
+    delivered,
     picture,
+    wait_until,
 )
+
+from gantrymq.errors import RemoteProtocolError
+from gantrymq.wire import fastjson
 
 MANY = 100_000
 SOME = 5_000
@@ -34,12 +39,14 @@ APACHE = {
     "maxTransferCountOnMessageInMemory": 4096,
     "maxTransferBytesOnMessageInDisk": 4 * 2**20,
     "maxTransferCountOnMessageInDisk": 4096,
+    "flushDelayOffsetInterval": 500,
 }
 OURS = (
     "mappedFileSizeCommitLog=16777216",
     "mappedFileSizeConsumeQueue=200000",
     "maxHashSlotNum=10000",
     "maxIndexNum=40000",
+    "flushDelayOffsetInterval=500",
 )
 """The sizes of files that RocketMQ is started with, too."""
 
@@ -64,6 +71,7 @@ class Turns:
         with Gantry(*OURS, options=("--data", str(self.store.parent))) as running:
             with Broker(running.broker) as broker:
                 yield broker
+                self._until_noted(broker)
             if killed:
                 running.kill()
 
@@ -73,8 +81,22 @@ class Turns:
         with or_skip(self._cluster) as cluster:
             with Broker(cluster.broker) as broker:
                 yield broker
+                self._until_noted(broker)
             if not killed:
                 cluster.finish()
+
+    def _until_noted(self, broker: Broker) -> None:
+        """Wait until the disk knows what was delivered: after a crash the rest comes again."""
+        path = self.store / "config" / "delayOffset.json"
+
+        def is_noted() -> bool:
+            try:
+                noted = fastjson.loads(path.read_bytes())["offsetTable"]
+            except (OSError, RemoteProtocolError):  # it is being written
+                return False
+            return noted == {str(level): at for level, at in delivered(broker).items()}
+
+        wait_until(is_noted, "a note of what was delivered")
 
     def _cluster(self) -> Cluster:
         return Cluster("5.5.0", settings=APACHE, store=self.store, name_server=self._name_server)
