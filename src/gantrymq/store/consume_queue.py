@@ -171,17 +171,35 @@ class ConsumeQueue:
 
     def _write(self) -> bool:
         """Write the tail unless more files would then have to be looked at after a crash."""
-        unwritten, size = self._unwritten(), self._files.file_size
-        first = max(self._synced * ENTRY_SIZE // size, 0)
-        if self._written * ENTRY_SIZE + len(unwritten) > (first + _UNSYNCED_FILES) * size:
+        unwritten = self._unwritten()
+        if not self._may_write(unwritten):
             return False
         self._files.write(self._written * ENTRY_SIZE, unwritten)
         self._written += len(unwritten) // ENTRY_SIZE
         return True
 
+    def _may_write(self, unwritten: bytearray) -> bool:
+        size = self._files.file_size
+        first = max(self._synced * ENTRY_SIZE // size, 0)
+        return self._written * ENTRY_SIZE + len(unwritten) <= (first + _UNSYNCED_FILES) * size
+
+    @property
+    def unsynced(self) -> bool:
+        """Whether `sync` has something to do."""
+        return self._synced != self.max_offset
+
+    def write_out(self) -> None:
+        """Write what is held back, because a `sync` of many queues follows; on any thread."""
+        with self._lock:
+            unwritten = self._unwritten()
+            if unwritten and self._may_write(unwritten):
+                self._files.write_apart(self._written * ENTRY_SIZE, unwritten)
+                self._written += len(unwritten) // ENTRY_SIZE
+                self._trim()
+
     def sync(self) -> None:
         """Return once all entries will survive the machine; may run on another thread."""
-        if self._synced == self.max_offset:
+        if not self.unsynced:
             return
         with self._lock:
             unwritten = self._unwritten()

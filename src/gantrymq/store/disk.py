@@ -132,8 +132,11 @@ class Disk(Protocol):
         """Whether there is a file or directory of this name."""
         ...
 
-    def make_directory(self, directory: Path) -> None:
-        """Make it, and those above it, where they are missing; the new names last."""
+    def make_directory(self, directory: Path, *, lasting: bool = True) -> None:
+        """Make it, and those above it, where they are missing; the new names last.
+
+        Without `lasting` they do not until somebody syncs the directories that they are in.
+        """
         ...
 
     def remove(self, path: Path) -> None:
@@ -158,6 +161,13 @@ class Disk(Protocol):
 
     def sync_directory(self, directory: Path) -> None:
         """Return once the names in `directory` will survive the machine."""
+        ...
+
+    def hasten(self, directory: Path) -> None:
+        """Bring much that was written there to the disk, sooner than file by file could.
+
+        It promises nothing: that is up to each file's `sync`, which then has little left to do.
+        """
         ...
 
     def lock(self, path: Path) -> Held | None:
@@ -266,13 +276,14 @@ class RealDisk:
         """See `Disk`."""
         return path.exists()
 
-    def make_directory(self, directory: Path) -> None:
+    def make_directory(self, directory: Path, *, lasting: bool = True) -> None:
         """See `Disk`."""
         if directory.is_dir():
             return
-        self.make_directory(directory.parent)
+        self.make_directory(directory.parent, lasting=lasting)
         directory.mkdir(exist_ok=True)
-        self.sync_directory(directory.parent)
+        if lasting:
+            self.sync_directory(directory.parent)
 
     def remove(self, path: Path) -> None:
         """See `Disk`."""
@@ -307,6 +318,10 @@ class RealDisk:
             os.fsync(descriptor)
         finally:
             os.close(descriptor)
+
+    def hasten(self, directory: Path) -> None:
+        """See `Disk`."""
+        system.hasten(directory)
 
     def lock(self, path: Path) -> Held | None:
         """See `Disk`."""

@@ -96,8 +96,7 @@ class StoreFiles:
         Every message up to `end` has to be in the log, on the disk, and in its queue.
         """
         changes = self.queues.changes
-        for slot in self.queues:
-            slot.queue.sync()
+        self.queues.sync()
         if self._noted != changes:
             replace_whole(self.disk, self.directory / _QUEUES, orjson.dumps(self.queues.names()))
             self._noted = changes

@@ -28,6 +28,8 @@ OPEN_AT_ONCE: Final = 128
 HOLD_BACK: Final = 816 * 20
 """Bytes of one queue, unless told otherwise; they come from its newest 816 messages."""
 
+_ABOVE: Final = 3
+"""Directories that a queue's own may be the first in: its topic's, `consumequeue`, the store's."""
 _STRIDE: Final = 4096
 """A queue may never get another entry, so room is set aside by the page."""
 _DIGITS: Final = 20
@@ -86,12 +88,15 @@ class QueueFiles:
     RocketMQ: MappedFileQueue.
     """
 
-    __slots__ = ("_directory", "_failed", "_names_synced", "_open", "cut_off", "end", "start")
+    __slots__ = (
+        "_above_synced", "_directory", "_failed", "_names_synced", "_open", "cut_off", "end",
+        "start",
+    )  # fmt: skip
 
     def __init__(self, files: OpenFiles, directory: Path) -> None:
         self._open = files
         self._directory = str(directory)  # a tenth of the memory of a Path
-        self._names_synced = True
+        self._names_synced = self._above_synced = True
         self._failed = False
         self.cut_off = False
         """Whether entries of the last file were gone when it was loaded."""
@@ -187,6 +192,15 @@ class QueueFiles:
         if not self._names_synced:
             self._sync_names()
 
+    def write_apart(self, at: int, data: Buffer) -> None:
+        """Put `data` at `at`, on any thread; `write_synced` has to follow, for it to survive."""
+        for base, start, part in self._parts(at, data):
+            file = self._borrow(base, lasting=False)
+            try:
+                file.write(start, part)
+            finally:
+                file.close()
+
     def begin(self, at: int) -> None:
         """Let the first file, once it is written, be the one that has the byte `at`."""
         self.start = self.end = at - at % self._open.size
@@ -233,17 +247,23 @@ class QueueFiles:
         for base in range(self.start, self.end, self._open.size):
             self._open.close(self._path(base))
 
-    def _borrow(self, base: int) -> File:
+    def _borrow(self, base: int, *, lasting: bool = True) -> File:
         disk, path = self._open.disk, Path(self._path(base))
         if base < self.end:
             return disk.open(path, self._open.size, stride=_STRIDE)
-        disk.make_directory(path.parent)
+        disk.make_directory(path.parent, lasting=lasting)
+        self._above_synced = self._above_synced and (lasting or self.exist)
         file = disk.create(path, self._open.size, stride=_STRIDE)
         self._made(base)
         return file
 
     def _sync_names(self) -> None:
-        self._open.disk.sync_directory(self.directory)
+        sync = self._open.disk.sync_directory
+        sync(self.directory)
+        if not self._above_synced:
+            for above in list(self.directory.parents)[:_ABOVE]:
+                sync(above)
+            self._above_synced = True
         self._names_synced = True
 
     def _sync(self, file: File) -> None:

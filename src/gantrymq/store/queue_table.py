@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 from gantrymq.errors import StoreError
 from gantrymq.store.disk import Disk
@@ -18,6 +18,10 @@ from gantrymq.wire.plain_record import topic_part
 
 MakeQueue: TypeAlias = Callable[[Path], Queue]
 """Opens the consume queue whose files are in a directory, or begins it."""
+
+
+_MANY: Final = 32
+"""Queues that are brought to the disk together: one by one each would wait for it."""
 
 
 class Slot:
@@ -84,6 +88,16 @@ class QueueTable:
         """Forget what is before the start of the log."""
         for slot in self:
             slot.queue.correct_min(log_start)
+
+    def sync(self) -> None:
+        """Return once all entries will survive the machine; may run on another thread."""
+        queues = [slot.queue for slot in self if slot.queue.unsynced]
+        if len(queues) >= _MANY:
+            for queue in queues:
+                queue.write_out()
+            self._disk.hasten(self._directory)
+        for queue in queues:
+            queue.sync()
 
     @property
     def max_log_offset(self) -> int:

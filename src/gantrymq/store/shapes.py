@@ -87,6 +87,15 @@ class Queue(Protocol):
         """Find the last whole entry after a crash; what follows it is dropped."""
         ...
 
+    @property
+    def unsynced(self) -> bool:
+        """Whether `sync` has something to do."""
+        ...
+
+    def write_out(self) -> None:
+        """Write what is held back, because a `sync` of many queues follows; on any thread."""
+        ...
+
     def sync(self) -> None:
         """Return once all entries will survive the machine; nothing where none is new."""
         ...

@@ -86,6 +86,17 @@ def sync(descriptor: int, mapped: mmap.mmap | None) -> None:
         os.fsync(descriptor)
 
 
+def hasten(directory: Path) -> None:
+    """Bring all that waits in this file system to the disk; what goes wrong is not told here."""
+    if _syncfs is None:
+        return
+    descriptor = os.open(directory, os.O_RDONLY)
+    try:
+        _syncfs(descriptor)
+    finally:
+        os.close(descriptor)
+
+
 def resident(mapped: mmap.mmap, start: int, end: int) -> bool:
     """Whether all these bytes are in memory."""
     if _mincore is None:
@@ -213,3 +224,4 @@ def _of_c(name: str, last: type[ctypes.c_void_p] | type[ctypes.c_int]) -> _Call 
 
 _mincore: Final = None if sys.platform == "win32" else _of_c("mincore", ctypes.c_void_p)
 _madvise: Final = _of_c("madvise", ctypes.c_int) if sys.platform == "linux" else None
+_syncfs: Final = getattr(ctypes.CDLL(None), "syncfs", None) if sys.platform == "linux" else None

@@ -199,8 +199,8 @@ class FaultyDisk:
         """See `Disk`."""
         return path in self._files or path.name in self._files.get(path.parent, {})
 
-    def make_directory(self, directory: Path) -> None:
-        """See `Disk`."""
+    def make_directory(self, directory: Path, *, lasting: bool = True) -> None:  # noqa: ARG002
+        """See `Disk`; directories last here at once."""
         with self.alone:
             self.step(f"make {directory}")
             for path in (directory, *directory.parents):
@@ -243,6 +243,9 @@ class FaultyDisk:
             self.step(f"sync names of {directory}")
             self._kept[directory] = dict(self._files[directory])
             self._changes[directory] = []
+
+    def hasten(self, directory: Path) -> None:
+        """See `Disk`: it promises nothing, and here it does nothing."""
 
     def lock(self, path: Path) -> Held | None:
         """See `Disk`."""

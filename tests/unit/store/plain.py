@@ -121,6 +121,13 @@ class PlainQueue:
     def recover(self) -> None:
         self._load()
 
+    @property
+    def unsynced(self) -> bool:
+        return True
+
+    def write_out(self) -> None:
+        pass
+
     def sync(self) -> None:
         self._file.sync()
         if self._unnamed:

@@ -1,11 +1,14 @@
 from __future__ import annotations
 
 from pathlib import Path
+from random import Random
 
 import pytest
 
 from gantrymq.errors import StoreError
+from gantrymq.store.disk import Disk, RealDisk
 from gantrymq.store.queue_table import QueueTable
+from gantrymq.store.queues import QueueOpener
 from gantrymq.testing.faulty_disk import FaultyDisk
 from tests.unit.store.plain import PlainQueue
 
@@ -72,3 +75,35 @@ def test_truncating_sets_back_what_comes_next() -> None:
     }
     queues.correct_min(200)
     assert all(slot.queue.min_offset == slot.queue.max_offset == 1 for slot in queues)
+
+
+def real(disk: Disk, here: Path = HERE) -> QueueTable:
+    made = QueueTable(disk, here, QueueOpener(disk, lambda at: at, file_size=200))
+    made.load()
+    return made
+
+
+@pytest.mark.parametrize("count", [1, 100])
+def test_queues_that_were_synced_survive_a_power_cut_few_or_many(count: int) -> None:
+    disk = FaultyDisk()
+    queues = real(disk)
+    for offset in range(7):
+        for queue_id in range(count):
+            queues.obtain("T", queue_id).append(100 * offset, 100, 0, offset)
+        if offset in (2, 5):
+            queues.sync()
+    for seed in range(5):
+        found = real(disk.after_power_cut(Random(seed)))
+        assert len(found.slots) == count
+        assert all(6 <= slot.queue.max_offset <= 7 for slot in found)
+
+
+def test_many_queues_are_brought_to_a_real_disk_together(tmp_path: Path) -> None:
+    here = tmp_path / "consumequeue"
+    queues = real(RealDisk(), here)
+    for queue_id in range(40):
+        queues.obtain("T", queue_id).append(0, 100, 0, 0)
+    queues.sync()
+    assert not any(slot.queue.unsynced for slot in queues)
+    queues.close()
+    assert real(RealDisk(), here).totals() == {"T": {str(one): 1 for one in range(40)}}
