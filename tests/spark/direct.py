@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import pickle
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -17,6 +18,8 @@ from pyspark.sql.datasource import CaseInsensitiveDict
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 from pyspark.sql.types import StructType, _parse_datatype_json_string
 
+import gantrymq as gantry
+from gantrymq.errors import NoRoute
 from gantrymq.spark import RocketMQDataSource
 from gantrymq.spark.options import check_sink
 from gantrymq.spark.writing import TaskWriter, Written
@@ -94,11 +97,26 @@ def _told(offsets: Any) -> Any:
 
 
 def write(rows: pa.Table, run: str = "query:0", partition: int = 0, **options: Any) -> Written:
-    """Have one task write the rows."""
+    """Have one task write the rows; readers can see them when this returns."""
     parsed = source(options)._parsed
     writer = pickle.loads(pickle.dumps(TaskWriter(parsed, check_sink(parsed))))
+    counts = "topic" in options and not options.get("exactlyOnce")  # those come later, or never
+    before = _end(options) if counts else 0
     written: Written = writer.write(iter(rows.to_batches()), run, partition)
+    deadline = time.monotonic() + 60
+    while counts and _end(options) < before + written.rows:  # RocketMQ's queues follow the log
+        assert time.monotonic() < deadline, "the rows do not come up in their queues"
+        time.sleep(0.02)
     return pickle.loads(pickle.dumps(written))  # type: ignore[no-any-return]
+
+
+def _end(options: dict[str, Any]) -> int:
+    """How many messages the queues of the topic ever had, if it is one topic and is there."""
+    with gantry.Reader(name_servers=options["nameServer"]) as reader:
+        try:
+            return sum(reader.bounds(queue).end for queue in reader.queues(options["topic"]))
+        except NoRoute:  # the task will say so
+            return -(2**63)
 
 
 def bodies(rows: pa.Table) -> list[bytes]:

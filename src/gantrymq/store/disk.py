@@ -3,7 +3,7 @@
 Files of the store have a set size from the start and are mapped. They are sparse: `write` has the
 file system set aside room for what is written, and some more, and only then stores into the
 mapping. A full disk therefore shows as an `OSError` there, and never as the signal that a mapping
-without room behind it would bring.
+without room behind it would bring. Of thin files the mapping is only read.
 
 Readers get `view`, which is the mapping itself. It stays valid for as long as anyone holds a slice
 of it, also after `close` and after the file was removed.
@@ -112,11 +112,14 @@ class Held(Protocol):
 class Disk(Protocol):
     """What the store asks of a file system."""
 
-    def create(self, path: Path, size: int, *, stride: int = STRIDE) -> File:
-        """A new file of `size` zeros; an existing one is emptied first."""
+    def create(self, path: Path, size: int, *, stride: int = STRIDE, thin: bool = False) -> File:
+        """A new file of `size` zeros; an existing one is emptied first.
+
+        One that is `thin` is one of many, and gets a little now and then.
+        """
         ...
 
-    def open(self, path: Path, size: int, *, stride: int = STRIDE) -> File:
+    def open(self, path: Path, size: int, *, stride: int = STRIDE, thin: bool = False) -> File:
         """A file that exists and has `size` bytes."""
         ...
 
@@ -249,16 +252,37 @@ class MappedFile:
         self._ready = target
 
 
+class ThinFile(MappedFile):
+    """A real file that gets a little now and then, and of which there are very many.
+
+    It is written without its mapping. A store into a mapping has the system read what is there,
+    with as much around it as it thinks useful: up to 2 MiB of zeros for each new file, a thousand
+    times what was written, and 1 ms to clear them.
+    """
+
+    __slots__ = ()
+
+    def write(self, at: int, data: Buffer) -> None:
+        """See `File`."""
+        if at + len(data) > self.size:
+            raise ValueError(f"byte {at + len(data)} is past the end of {self._path} ({self.size})")
+        rest = memoryview(data)
+        while rest:
+            done = os.pwrite(self._descriptor, rest, at)
+            at += done
+            rest = rest[done:]
+
+
 class RealDisk:
     """The operating system's file system."""
 
-    def create(self, path: Path, size: int, *, stride: int = STRIDE) -> File:
+    def create(self, path: Path, size: int, *, stride: int = STRIDE, thin: bool = False) -> File:
         """See `Disk`."""
-        return self._map(path, size, stride, os.O_CREAT | os.O_TRUNC)
+        return self._map(path, size, stride, os.O_CREAT | os.O_TRUNC, thin)
 
-    def open(self, path: Path, size: int, *, stride: int = STRIDE) -> File:
+    def open(self, path: Path, size: int, *, stride: int = STRIDE, thin: bool = False) -> File:
         """See `Disk`."""
-        return self._map(path, size, stride, 0)
+        return self._map(path, size, stride, 0, thin)
 
     def extend(self, path: Path, size: int) -> None:
         """See `Disk`."""
@@ -332,12 +356,13 @@ class RealDisk:
         _, used, free = shutil.disk_usage(path)
         return Usage(used + free, free)
 
-    def _map(self, path: Path, size: int, stride: int, how: int) -> File:
+    def _map(self, path: Path, size: int, stride: int, how: int, thin: bool) -> File:
         descriptor = os.open(path, os.O_RDWR | how | system.BINARY, 0o644)
         try:
             if how & os.O_CREAT:
                 os.ftruncate(descriptor, size)
-            return MappedFile(path, descriptor, size, stride)
+            kind = ThinFile if thin and sys.platform != "win32" else MappedFile
+            return kind(path, descriptor, size, stride)
         except BaseException:
             os.close(descriptor)
             raise

@@ -30,8 +30,6 @@ HOLD_BACK: Final = 816 * 20
 
 _ABOVE: Final = 3
 """Directories that a queue's own may be the first in: its topic's, `consumequeue`, the store's."""
-_STRIDE: Final = 4096
-"""A queue may never get another entry, so room is set aside by the page."""
 _DIGITS: Final = 20
 _WHOLE: Final = 100 * 20
 """Sizes of whole files are multiples of this, as any round number of entries makes them."""
@@ -59,13 +57,13 @@ class OpenFiles:
         """The file at `path`, opened if it is not open."""
         file = self._files.get(path)
         if file is None:
-            return self._keep(path, self.disk.open(Path(path), self.size, stride=_STRIDE))
+            return self._keep(path, self.disk.open(Path(path), self.size, thin=True))
         self._files.move_to_end(path)
         return file
 
     def create(self, path: str) -> File:
         """A new file at `path`."""
-        return self._keep(path, self.disk.create(Path(path), self.size, stride=_STRIDE))
+        return self._keep(path, self.disk.create(Path(path), self.size, thin=True))
 
     def close(self, path: str) -> None:
         """Close the file at `path` if it is open."""
@@ -250,10 +248,10 @@ class QueueFiles:
     def _borrow(self, base: int, *, lasting: bool = True) -> File:
         disk, path = self._open.disk, Path(self._path(base))
         if base < self.end:
-            return disk.open(path, self._open.size, stride=_STRIDE)
+            return disk.open(path, self._open.size, thin=True)
         disk.make_directory(path.parent, lasting=lasting)
         self._above_synced = self._above_synced and (lasting or self.exist)
-        file = disk.create(path, self._open.size, stride=_STRIDE)
+        file = disk.create(path, self._open.size, thin=True)
         self._made(base)
         return file
 

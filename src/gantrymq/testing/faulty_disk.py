@@ -164,13 +164,27 @@ class FaultyDisk:
 
     # what the store sees
 
-    def create(self, path: Path, size: int, *, stride: int = STRIDE) -> File:
+    def create(
+        self,
+        path: Path,
+        size: int,
+        *,
+        stride: int = STRIDE,
+        thin: bool = False,  # noqa: ARG002
+    ) -> File:
         """See `Disk`."""
         inode = _Inode(bytearray(size), bytearray(size), modified_ms=self.now_ms)
         self._change(path.parent, _Rename({path.name: inode}), f"create {path.name}")
         return FaultyFile(self, path, inode, stride)
 
-    def open(self, path: Path, size: int, *, stride: int = STRIDE) -> File:
+    def open(
+        self,
+        path: Path,
+        size: int,
+        *,
+        stride: int = STRIDE,
+        thin: bool = False,  # noqa: ARG002
+    ) -> File:
         """See `Disk`."""
         inode = self._inode(path)
         if len(inode.data) != size:

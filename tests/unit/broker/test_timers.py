@@ -264,7 +264,7 @@ class NoRoomForTimers(FaultyDisk):
 
     full = True
 
-    def create(self, path: Path, size: int, *, stride: int = STRIDE) -> File:
+    def create(self, path: Path, size: int, *, stride: int = STRIDE, thin: bool = False) -> File:
         if self.full and path.parent.name == "timerlog":
             raise OSError(28, "No space left on device", str(path))
         return super().create(path, size, stride=stride)

@@ -51,8 +51,26 @@ def test_the_view_cannot_be_written_and_outlives_file_and_name(
     assert bytes(held) == b"kept"
 
 
-def test_nothing_is_written_past_the_end(disk: RealDisk, tmp_path: Path) -> None:
-    file = disk.create(tmp_path / "f", PAGE)
+def test_a_thin_file_is_seen_as_it_was_written_and_takes_little(
+    disk: RealDisk, tmp_path: Path
+) -> None:
+    path = tmp_path / "f"
+    file = disk.create(path, 1024 * PAGE, thin=True)
+    for at in range(0, 40, 10):
+        file.write(at, b"%010d" % at)
+    assert bytes(file.view[20:41]) == b"00000000200000000030\0"
+    file.sync()
+    assert path.stat().st_blocks * 512 <= 2 * PAGE
+    file.close()
+    again = disk.open(path, 1024 * PAGE, thin=True)
+    assert bytes(again.view[:10]) == b"0000000000"
+    again.close()
+    disk.hasten(tmp_path)
+
+
+@pytest.mark.parametrize("thin", [False, True])
+def test_nothing_is_written_past_the_end(disk: RealDisk, tmp_path: Path, thin: bool) -> None:
+    file = disk.create(tmp_path / "f", PAGE, thin=thin)
     with pytest.raises(ValueError, match=f"byte {PAGE + 2} is past the end"):
         file.write(PAGE - 2, b"four")
     file.close()
