@@ -108,7 +108,7 @@ def put_plain(
 ) -> tuple[Appended, str] | None:
     """Store a message if it is plain; that, and its unique key."""
     text, queue_id, body = request.properties, request.queue_id, request.body
-    if not text or queue_id < 0 or not _is_plain(request, settings):
+    if not text or queue_id < 0 or not is_plain(request, settings):
         return None
     known = broker.marks.plain
     about = known.read(text.encode("utf-8", "replace"), known.suffix)
@@ -131,7 +131,7 @@ def put_plain_batch(
     messages: Sequence[BatchMessage],
 ) -> Appended | None:
     """Store the messages of a batch if all of them are plain."""
-    if not _is_plain(request, settings):
+    if not is_plain(request, settings):
         return None
     read, about = broker.marks.plain.read, []
     for _, raw, _ in messages:
@@ -145,7 +145,7 @@ def put_plain_batch(
     )
 
 
-def _is_plain(request: SendMessage, settings: TopicSettings) -> bool:
+def is_plain(request: SendMessage, settings: TopicSettings) -> bool:
     """Whether the request asks for nothing that takes more than storing."""
     return not (
         request.flags & ODD_FLAGS

@@ -33,6 +33,7 @@ from gantrymq.broker.config import IdentityConfig
 from gantrymq.broker.hosts import hosts_of
 from gantrymq.broker.message_types import PRIORITY_MARK
 from gantrymq.broker.plain_sends import PlainProperties, put_plain, put_plain_batch
+from gantrymq.broker.timed_sends import put_timed
 from gantrymq.errors import (
     BrokerFailure,
     GroupNotFound,
@@ -166,6 +167,11 @@ def _send(request: SendMessage, broker: Broker, peer: Peer) -> SendReply | Await
     if (plain := put_plain(request, settings, broker, peer)) is not None:
         appended, unique = plain
         reply = _reply(appended, request.queue_id, unique, broker)
+        return _finish(reply, appended, broker, "", made_topic=made_topic)
+    if (timed := put_timed(request, settings, broker, peer)) is not None:
+        appended, unique, handle = timed
+        reply = _reply(appended, request.queue_id, unique, broker)
+        reply.recall_handle = handle
         return _finish(reply, appended, broker, "", made_topic=made_topic)
     text, unique = broker.marks.put(request.properties)
     half = _HALF in text and _is_half(text, request)

@@ -72,7 +72,8 @@ def due_message(raw: bytes, stored_ms: int, now_ms: int) -> DueMessage | None:
     made = b"".join((first, _WAITS_NOT, rest, _ENQUEUED, *times, _END))
     if len(made) > properties.MAX_SIZE:
         return None
-    return DueMessage(place[0], place[1], made, unique.decode("ascii"), keys)
+    found = *place, made, unique.decode("ascii"), keys
+    return tuple.__new__(DueMessage, found)  # what `DueMessage(…)` does, in half the time
 
 
 @lru_cache(maxsize=4096)

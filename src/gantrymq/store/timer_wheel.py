@@ -68,9 +68,9 @@ class TimerWheel:
         held, first, last, count, _ = _SLOT.unpack_from(self._view, self._at(second))
         return Slot(first, last, count) if held == second and last >= 0 else EMPTY
 
-    def put(self, second: int, slot: Slot) -> None:
-        """Set what there is for a second."""
-        if not self.get(second).used:
+    def put(self, second: int, slot: Slot, before: Slot | None = None) -> None:
+        """Set what there is for a second; `before` is what there was, if that is known."""
+        if not (before or self.get(second)).used:
             self.used += 1
         self._file.write(self._at(second), _SLOT.pack(second, *slot, 0))
 

@@ -191,10 +191,13 @@ class TimerFiles:
     def _add(self, entries: list[Entry], now_ms: int) -> None:
         at = self.log.place()
         slots: dict[int, Slot] = {}
+        before: dict[int, Slot] = {}
         units = []
         for slot_ms, magic, due_ms, log_offset, size, topic_hash in entries:
             second = slot_ms // 1000
-            slot = slots.get(second) or self.wheel.get(second)
+            slot = slots.get(second)
+            if slot is None:
+                slot = before[second] = self.wheel.get(second)
             wait_ms = slot_ms - now_ms
             units.append(
                 Unit(slot.last, magic, now_ms, wait_ms, log_offset, size, topic_hash, due_ms)
@@ -203,7 +206,7 @@ class TimerFiles:
             at += UNIT_SIZE
         self.log.write(units)  # first, so that the wheel never knows of what is not there
         for second, slot in slots.items():
-            self.wheel.put(second, slot)
+            self.wheel.put(second, slot, before[second])
 
     def is_hot(self, slot: Slot) -> bool:
         """Whether all of a slot was written a moment ago, and so is in memory."""

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from gantrymq.broker.plain_sends import PlainProperties
 from gantrymq.errors import ReplyError
 from gantrymq.protocol.enums import TopicFilterType
+from gantrymq.protocol.names import TIMER_TOPIC
 from gantrymq.protocol.topics import TopicSettings
 from gantrymq.rules.filtering import tag_code
 from gantrymq.wire import batch, properties
 from gantrymq.wire.batch import BatchMessage
-from tests.unit.broker.rig import Rig, on_loop, refusal, with_rig
+from tests.unit.broker.rig import START_MS, Rig, on_loop, refusal, with_rig
 
 U = "UNIQ_KEY\x010A01020312347B2A9C0E0001E2400007\x02"
 PLAIN = (
@@ -41,6 +44,29 @@ ODD = (
     f"{U}INNER_MULTI_DISPATCH\x01%LMQ%a\x02",
     f"UNIQ_KEY\x01\udc80\x02{U}",
     f"{U}own\x01{'x' * 32_000}\x02",
+)
+
+SOON = START_MS + 5000
+TIMED = (
+    f"{U}TIMER_DELIVER_MS\x01{SOON}\x02",
+    f"TIMER_DELAY_SEC\x013\x02{U}TAGS\x01paid\x02",
+    f"{U}TIMER_DELAY_MS\x011001\x02WAIT\x01true\x02",
+    f"{U}TIMER_DELIVER_MS\x01{START_MS}\x02",
+    f"{U}TIMER_DELIVER_MS\x01{10**14}\x02",
+    f"{U}TIMER_DELIVER_MS\x01{10**20}\x02",
+    f"{U}TIMER_DELIVER_MS\x01-{SOON}\x02",
+    f"{U}TIMER_DELIVER_MS\x01٣\x02",
+    f"{U}TIMER_DELIVER_MS\x01\x02",
+    f"{U}TIMER_DELIVER_MS\x01{SOON}",
+    f"{U}TIMER_DELIVER_MS\x01{SOON}\x02TIMER_DELAY_SEC\x013\x02",
+    f"{U}TIMER_DELIVER_MS\x01{SOON}\x02KEYS\x01k\x02",
+    f"{U}TIMER_DELIVER_MS\x01{SOON}\x02DELAY\x013\x02",
+    f"{U}TIMER_DELIVER_MS\x01{SOON}\x02TIMER_OUT_MS\x015\x02",
+    f"{U}TIMER_DEL_UNIQKEY\x01x\x02TIMER_DELIVER_MS\x01{SOON}\x02",
+    f"{U}TIMER_DELAY_LEVEL\x013\x02",
+    f"{U}myTIMER_DELAY_MS\x0130\x02",
+    f"TIMER_DELIVER_MS\x01{SOON}\x02",
+    f"{U}TIMER_DELIVER_MS\x01{SOON}\x02own\x01{'x' * 31_600}\x02",
 )
 
 
@@ -101,6 +127,28 @@ def test_replies_and_files_are_those_of_the_ordinary_way(rig):
             first, second = (_outcome(which, **request) for which in pair)
             assert first == second, request
     assert _files(pair[0]) == _files(pair[1])
+
+
+@on_loop
+def test_timed_messages_are_those_of_the_ordinary_way(rig):
+    pair = _pair()
+    for one in (*TIMED, *TIMED):
+        for more in (
+            {}, {"queue_id": 3}, {"flags": 1}, {"flags": 8}, {"reconsume_times": 2},
+            {"body": memoryview(b"view")}, {"body": b"x" * 70_000}, {"queue_id": 9},
+        ):  # fmt: skip
+            request = {"properties": one} | more
+            first, second = (_outcome(which, **request) for which in pair)
+            assert first == second, request
+    assert len(pair[0].stored(TIMER_TOPIC)) > 100
+    assert _files(pair[0]) == _files(pair[1])
+
+
+@with_rig()
+def test_a_broker_that_takes_no_timed_messages_takes_none_the_quick_way(rig):
+    rig.send(properties=TIMED[0])
+    rig.broker.timers.settings = replace(rig.broker.timers.settings, enabled=False)
+    assert refusal(lambda: rig.send(properties=TIMED[0]))[0] == 1
 
 
 @on_loop
