@@ -31,7 +31,7 @@ import org.apache.rocketmq.common.message.MessageQueue;
  * messages into its wheel after it has answered. So the clock runs until that is done, too.
  */
 final class FeatureBench {
-    private static final long PATIENCE_NS = TimeUnit.SECONDS.toNanos(60);
+    private static final long PATIENCE_NS = TimeUnit.SECONDS.toNanos(20);
     private static final long HOUR_MS = 3_600_000;
     private static final int AT_ONCE = 32;
 

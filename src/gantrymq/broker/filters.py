@@ -36,6 +36,8 @@ class Wanted(NamedTuple):
     """By the tags code."""
     properties: Callable[[bytes], bool] | None = None
     """By the stored properties."""
+    mark: bytes = b""
+    """What is among those of every message that is wanted."""
 
     def matches(self, code: int, raw: bytes) -> bool:
         """Whether a message with that tags code and those properties is wanted."""
@@ -118,7 +120,7 @@ def _check_enabled(broker: Broker, kind: str | None) -> None:
 
 def _of_topic(broker: Broker, group: str, topic: str, found: SqlFilter) -> Wanted:
     if not broker.config.pulls.filter_retries or not topic.startswith(RETRY_PREFIX):
-        return Wanted(properties=found.accepts)
+        return Wanted(properties=found.accepts, mark=found.mark)
 
     def accepts(raw: bytes) -> bool:
         origin = properties.find(raw, properties.RETRY_TOPIC)

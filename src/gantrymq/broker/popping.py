@@ -325,6 +325,7 @@ def _read(
         max_bytes=MAX_PULL_BYTES,
         matches=wanted.code,
         accepts=wanted.properties,
+        mark=wanted.mark,
         warmed=warmed,
     )
 

@@ -136,6 +136,7 @@ def _read(request: PullMessage, broker: Broker, terms: _Terms, *, warmed: bool =
         max_bytes=request.max_bytes if request.max_bytes is not None else MAX_PULL_BYTES,
         matches=terms.wanted.code,
         accepts=terms.wanted.properties,
+        mark=terms.wanted.mark,
         warmed=warmed,
     )
 

@@ -122,11 +122,13 @@ _SHOWN: Final = 30
 class SqlFilter:
     """An expression, ready to match."""
 
-    __slots__ = ("accepts", "expression")
+    __slots__ = ("accepts", "expression", "mark")
 
     def __init__(self, expression: str, run: Run, marks: tuple[bytes, ...] = ()) -> None:
         """Where none of the `marks` is, the expression is not TRUE."""
         self.expression = expression
+        self.mark = marks[0] if len(marks) == 1 else b""
+        """What is among the properties of every message that matches, if that is known."""
         self.accepts: Callable[[bytes], bool] = _accepting(run, marks)
         """Whether a message with these stored properties matches."""
 

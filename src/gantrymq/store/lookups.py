@@ -63,12 +63,13 @@ class Lookups:
         max_bytes: int = MAX_PULL_BYTES,
         matches: Matches | None = None,
         accepts: Accepts | None = None,
+        mark: bytes = b"",
         warmed: bool = False,
     ) -> Found:
         """What the queue has from `offset` on; if it is cold, `warm` has to be called next.
 
-        `matches` is asked about tags codes, `accepts` about stored properties. With `warmed` nobody
-        looks whether these are in memory.
+        `matches` is asked about tags codes, `accepts` about stored properties, among which `mark`
+        is where that says yes. With `warmed` nobody looks whether these are in memory.
         """
         self.catch_up()
         slot = self._slots.get((topic, queue_id))
@@ -80,7 +81,7 @@ class Lookups:
                 slot, one, offset, max_messages, max_bytes, matches, accepts
             )
         return self._reader.read(
-            slot.queue, offset, max_messages, max_bytes, matches, accepts, warmed=warmed
+            slot.queue, offset, max_messages, max_bytes, matches, accepts, mark, warmed=warmed
         )
 
     def warm(self, found: Found) -> Found:

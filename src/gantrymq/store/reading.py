@@ -29,7 +29,7 @@ from gantrymq.store.commit_log import CommitLog, Damage, check_body
 from gantrymq.store.config import ReadConfig
 from gantrymq.store.segment import Segment
 from gantrymq.store.shapes import Entry, Queue
-from gantrymq.wire.record import LEAST_SIZE, properties_at, properties_in
+from gantrymq.wire.record import LEAST_SIZE, properties_at, properties_start
 
 Matches: TypeAlias = Callable[[int], bool]
 """Whether a tags code is among those asked for."""
@@ -144,10 +144,14 @@ class Reader:
         max_bytes: int,
         matches: Matches | None,
         accepts: Accepts | None = None,
+        mark: bytes = b"",
         *,
         warmed: bool = False,
     ) -> Found:
-        """Read from queue offset `offset` on; the rules are those of `semantics.md` 1.11."""
+        """Read from queue offset `offset` on; the rules are those of `semantics.md` 1.11.
+
+        `mark` is among the properties of every message that is accepted.
+        """
         low, high = queue.min_offset, queue.max_offset
         if high == 0:
             return Found(Status.NO_MESSAGE_IN_QUEUE, 0, low, high)
@@ -160,7 +164,9 @@ class Reader:
         found = Found(Status.NO_MATCHED_MESSAGE, offset, low, high)
         max_bytes = min(max(max_bytes, _LEAST_PULL_BYTES), MAX_PULL_BYTES)
         try:
-            self._choose(found, queue, max_messages, max_bytes, matches, accepts, warmed=warmed)
+            self._choose(
+                found, queue, max_messages, max_bytes, matches, accepts, mark, warmed=warmed
+            )
         except _Cold as cold:
             return Found(found.status, offset, low, high, cold=True, again=True, runs=[cold.run])
         if found.runs and found.runs[0][1] < self._log.end - RECENT:
@@ -187,6 +193,7 @@ class Reader:
         max_bytes: int,
         matches: Matches | None,
         accepts: Accepts | None,
+        mark: bytes,
         *,
         warmed: bool,
     ) -> None:
@@ -203,7 +210,7 @@ class Reader:
         wanted = min(max(max_messages, self._scan), found.max_offset - next_offset)
         entries = queue.entries(next_offset, wanted)
         if accepts is not None:
-            entries = self._accepted(found, entries, matches, accepts, warmed=warmed)
+            entries = self._accepted(found, entries, matches, accepts, mark, warmed=warmed)
         for at, length, code in entries:
             if not in_memory and at >= memory_from:
                 in_memory = True
@@ -253,6 +260,7 @@ class Reader:
         entries: Iterable[Entry],
         matches: Matches | None,
         accepts: Accepts,
+        mark: bytes,
         *,
         warmed: bool,
     ) -> Iterator[Entry]:
@@ -295,7 +303,9 @@ class Reader:
                         yield at, length, offset
                     continue
             taken += 1
-            if accepts(properties_in(copied, at - copied_from, length)):
+            last = end - copied_from
+            first = properties_start(copied, last - length, length)
+            if copied.rfind(mark, first, last) >= 0 and accepts(copied[first:last]):
                 yield at, length, offset
         found.next_offset = offset
 

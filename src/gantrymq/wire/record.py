@@ -270,13 +270,13 @@ def properties_at(buffer: memoryview, at: int, size: int) -> bytes:
     return buffer[at + start : at + size].tobytes()
 
 
-def properties_in(data: bytes, at: int, size: int) -> bytes:
-    """The same in bytes, where nothing has to be copied before."""
+def properties_start(data: bytes, at: int, size: int) -> int:
+    """Where the properties begin of the record of `size` bytes at byte `at`; they end it."""
     version, flags, body_size = _unpack_outline(data, at)
     if version != _MAGIC_V1_LOW_BYTE or flags & IPV6_BITS or not 0 <= body_size <= size - 92:
-        return properties_at(memoryview(data), at, size)
-    start = at + body_size + 91
-    return data[start + data[start - 3] : at + size]
+        return at + size - len(properties_at(memoryview(data), at, size))
+    start: int = at + body_size + 91
+    return start + data[start - 3]
 
 
 def decode(buffer: Buffer, at: int = 0) -> StoredMessage:
