@@ -8,6 +8,7 @@ from typing import Final
 from growth import (
     BODY,
     PATIENCE,
+    SUBSCRIBED,
     WINDOW,
     Subject,
     Wire,
@@ -26,7 +27,6 @@ from gantrymq.protocol.topics import PutTopics, TopicSettings
 
 _AT_ONCE: Final = 500
 _QUEUES: Final = 8
-_PLAIN: Final = 0
 _DAY_MS: Final = 86_400_000
 _SOON_MS: Final = 1500
 _LOOK_EVERY: Final = 0.02
@@ -139,7 +139,7 @@ class Backlog(Subject):
     def _read(self, first: int) -> int:
         """32 at a time of one queue after the other, the same four times 32 again and again."""
         places = [(queue_id, first + step * WINDOW) for step in range(4) for queue_id in range(8)]
-        pulls = [pull_frame("g", "t", *place, _PLAIN, WINDOW) for place in places]
+        pulls = [pull_frame("g", "t", *place, SUBSCRIBED, WINDOW) for place in places]
         rounds = 8 * self.messages // WINDOW
         for number in range(rounds):
             self.wire.write(pulls[number % len(pulls)])

@@ -72,7 +72,7 @@ BODY: Final = bytes(range(256)) * 4
 PATIENCE: Final = 60.0
 _QUEUES_OF_TOPIC: Final = 8
 _PERMISSION: Final = 6
-_SUBSCRIBED: Final = int(PullFlag.SUBSCRIPTION | PullFlag.COMMIT_OFFSET)
+SUBSCRIBED: Final = int(PullFlag.SUBSCRIPTION | PullFlag.COMMIT_OFFSET)
 _WAITS: Final = int(PullFlag.SUSPEND)
 _PROPERTIES: Final = "UNIQ_KEY\x010A01020312347B2A9C0E0001E2400007\x02WAIT\x01true\x02TAGS\x01a\x02"
 
@@ -206,7 +206,7 @@ class Queues(Subject):
             self.make_topic(topic, count)
             places += [(topic, queue_id) for queue_id in range(count)]
         self._sends = [send_frame(*place) for place in places]
-        self._pulls = [pull_frame("g", *place, 0, _SUBSCRIBED, WINDOW) for place in places]
+        self._pulls = [pull_frame("g", *place, 0, SUBSCRIBED, WINDOW) for place in places]
         in_windows(self.wire, self._sends, max(self.messages, WINDOW * self.size))
 
     def works(self) -> dict[str, Work]:
@@ -226,7 +226,7 @@ class Queues(Subject):
             at = (self._next + number) % self.size
             topic, queue_id = place = self._places[at]
             self._reader.write(
-                pull_frame("g", topic, queue_id, self._ends[place], _SUBSCRIBED | _WAITS, 1)
+                pull_frame("g", topic, queue_id, self._ends[place], SUBSCRIBED | _WAITS, 1)
             )
             self.wire.write(self._sends[at])
             self.wire.read(1)
@@ -300,7 +300,7 @@ class Groups(Subject):
     def _read(self) -> int:
         pulls = 8 * self.messages // WINDOW
         places = [
-            (wire, pull_frame(group, "t", 0, offset, _SUBSCRIBED, WINDOW))
+            (wire, pull_frame(group, "t", 0, offset, SUBSCRIBED, WINDOW))
             for number, (group, wire) in enumerate(self._members)
             for offset in [number * WINDOW % self.KEPT]
         ]
@@ -314,7 +314,7 @@ class Groups(Subject):
         rounds = max(1, self.messages // 4 // self.size)
         for _ in range(rounds):
             for group, wire in self._members:
-                wire.write(pull_frame(group, "news", 0, self._offset, _SUBSCRIBED | _WAITS, 1))
+                wire.write(pull_frame(group, "news", 0, self._offset, SUBSCRIBED | _WAITS, 1))
             self.wire.write(self._news)
             self.wire.read(1)
             for _, wire in self._members:

@@ -105,7 +105,7 @@ def said(what: str, costs: Sequence[Cost]) -> str:
 
 def _bytes(value: float) -> str:
     if abs(value) < 1024:
-        return f"{value:,.0f} B"
+        return f"{round(value):,} B"
     return f"{value / 1024:,.1f} KiB"
 
 
