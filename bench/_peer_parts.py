@@ -22,7 +22,8 @@ PROGRAMS: Final = "What a Python program has"
 FEATURES: Final = "Features"
 SPARK: Final = "Spark"
 LEGENDS: Final = {
-    SERVERS: "Gantry and RocketMQ driven by RocketMQ's Java client, Kafka by its own",
+    SERVERS: "Gantry and RocketMQ driven by RocketMQ's Java client, Kafka by its own, which gathers"
+    " batches where many are under way; processor time is for each message",
     CLIENTS: "on RocketMQ's broker, Gantry's client in Python beside RocketMQ's in Java",
     PROGRAMS: "Gantry's client on Gantry, RocketMQ's gRPC client for Python on RocketMQ's proxy,"
     " aiokafka on Kafka",
@@ -66,7 +67,7 @@ def _driven(
         name = what if number == "rate" else f"{what}, {number.replace('p999', 'p99.9')}"
         yield _row(section, name, row.unit, _medians(rounds, number), more=row.more_is_better)
     if row.name in _PROCESSOR:
-        name = f"{what}: the server's processor time a message"
+        name = f"{what}: the server's processor"
         yield _row(section, name, "µs", _medians(rounds, "cpu_us"), more=False)
 
 

@@ -98,7 +98,7 @@ def text_of(value: float | None) -> str:
     """A number as people read it; three digits are enough for what a machine measures."""
     if value is None:
         return "–"
-    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
+    return f"{value:,.0f}" if value >= 100 else f"{value:#.3g}"
 
 
 def cells(row: Row) -> list[str]:
@@ -128,8 +128,8 @@ def markdown(table: Table) -> str:
     for title, rows in table.sections():
         lines.append(f"| **{title}** |{' |' * (len(HEAD) - 1)}")
         lines += [f"| {' | '.join(_bold(cells(row)))} |" for row in rows]
-    lines += ["", *(f"{title}: {legend}." for title, legend in _legends(table))]
-    lines += [f"Not measured: {why}." for why in table.absent]
+    lines += ["", *(f"- {title}: {legend}." for title, legend in _legends(table))]
+    lines += [f"- Not measured: {why}." for why in table.absent]
     return "\n".join(lines) + "\n"
 
 

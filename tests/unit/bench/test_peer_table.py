@@ -56,8 +56,8 @@ def test_the_readme_keeps_what_is_around_the_table(tmp_path: Path) -> None:
     assert text.endswith("\nafter\n")
     assert "old" not in text
     assert text.count(markdown(made())) == 1
-    assert "| send, /s | 30 | 20 | – | **1.50** | – |" in text
-    assert "| late, µs | 5 | – | 4 | – | 0.80 |" in text
+    assert "| send, /s | 30.0 | 20.0 | – | **1.50** | – |" in text
+    assert "| late, µs | 5.00 | – | 4.00 | – | 0.80 |" in text
     assert "Not measured: grpc" in text
 
 
