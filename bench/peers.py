@@ -103,7 +103,8 @@ class Run:
                     self.absent.append(said[1][:300])
             process.wait()
         except KeyboardInterrupt:
-            process.wait(_LAST_WORDS)  # it was interrupted, too
+            process.send_signal(signal.SIGINT)  # which a terminal has done already
+            process.wait(_LAST_WORDS)
             raise
         finally:
             watch.cancel()
@@ -240,6 +241,7 @@ def measure(asked: argparse.Namespace) -> Path:
 
 def main() -> int:
     asked = options()
+    signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
     path = last() if asked.last else measure(asked)
     if path is None:
         sys.exit(f"peers: nothing is kept in {KEPT} yet")
