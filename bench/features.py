@@ -13,7 +13,7 @@ is faster.
     tag       messages that a group reads of a topic from which it wants one in ten, by tag
     sql       the same by an SQL92 expression over two properties
 
-    ./dev bench features                        all rows at 1 KiB; 5 minutes
+    ./dev bench features                        all rows at 1 KiB; 6 minutes
     ./dev bench features --rows tag,sql
     ./dev bench features --short                every row once, very briefly
     ./dev bench features --table                what was measured last, from results/features
