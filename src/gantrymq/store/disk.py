@@ -22,7 +22,7 @@ import os
 import shutil
 import sys
 from pathlib import Path
-from typing import Final, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple, Protocol
 
 from gantrymq.store import system
 from gantrymq.wire.command import Buffer
@@ -193,7 +193,10 @@ class MappedFile:
         self._stride = stride
         self._ready = self._room = 0
         self.size = size
-        self._map = mmap.mmap(descriptor, size)
+        self._enter_memory()
+
+    def _enter_memory(self) -> None:
+        self._map = mmap.mmap(self._descriptor, self.size)
         self.view = memoryview(self._map).toreadonly()
 
     def write(self, at: int, data: Buffer) -> None:
@@ -217,10 +220,14 @@ class MappedFile:
                     self._map[step:stop] = _ZEROS[: stop - step]
 
     def sync(self) -> None:
-        """See `File`. A file without a name is lost already, whatever the system says."""
+        """See `File`."""
+        self._check_name()
+        system.sync(self._descriptor, self._map)
+
+    def _check_name(self) -> None:
+        """A file without a name is lost already, whatever the system says."""
         if os.fstat(self._descriptor).st_nlink == 0:
             raise FileNotFoundError(errno.ENOENT, "removed while it was in use", str(self._path))
-        system.sync(self._descriptor, self._map)
 
     def resident(self, start: int, end: int) -> bool:
         """See `File`."""
@@ -255,12 +262,34 @@ class MappedFile:
 class ThinFile(MappedFile):
     """A real file that gets a little now and then, and of which there are very many.
 
-    It is written without its mapping. A store into a mapping has the system read what is there,
-    with as much around it as it thinks useful: up to 2 MiB of zeros for each new file, a thousand
-    times what was written, and 1 ms to clear them.
+    It is written without its mapping, which is made when somebody reads. A store into a mapping has
+    the system read what is there, with as much around it as it thinks useful: up to 2 MiB of zeros
+    for each new file, a thousand times what was written, and 1 ms to clear them.
     """
 
     __slots__ = ()
+
+    def _enter_memory(self) -> None:
+        """Not yet."""
+
+    def __getattr__(self, name: str) -> Any:
+        """What only comes with the mapping."""
+        if name not in ("_map", "view"):
+            raise AttributeError(name)
+        if self._descriptor < 0:
+            raise ValueError(f"{self._path} is closed")
+        super()._enter_memory()
+        return getattr(self, name)
+
+    def sync(self) -> None:
+        """See `File`."""
+        self._check_name()
+        system.sync(self._descriptor, None)
+
+    def close(self) -> None:
+        """See `File`."""
+        super().close()
+        self._descriptor = -1
 
     def write(self, at: int, data: Buffer) -> None:
         """See `File`."""
