@@ -12,7 +12,9 @@ With RocketMQ's 5,000,000 slots and 20,000,000 entries a file has 420,000,040 by
 hole at first.
 
 **Memory first.** Entries follow each other, so they are collected in memory and written a few
-hundred at a time. Slots lie anywhere and are written at once.
+hundred at a time. Slots wait for the next `sync`, unless too many would: RocketMQ, which can have
+the files next even if this process is killed, takes a slot that points past the header's count for
+an empty one, and then finds none of the older entries behind it.
 
 **After a crash** the header says what counts: `sync` brings entries and slots to the disk, and only
 then the header. Entries past its count may be anything, and come again from the log. Slots may
@@ -44,6 +46,8 @@ _unpack_slot: Final = _SLOT.unpack_from
 _pack_entry: Final = _ENTRY.pack
 _unpack_entry: Final = _ENTRY.unpack_from
 _HOLD_BACK: Final = 400 * _ENTRY_SIZE
+_MOST_SLOTS: Final = 400_000
+"""Slots that wait for a sync; some 40 MB of memory."""
 _STRETCH: Final = 2_000
 """Entries that one look at a key's chain goes through."""
 
@@ -62,9 +66,9 @@ class IndexFile:
     """
 
     __slots__ = (
-        "_entries_at", "_failed", "_lock", "_pending", "_slots", "_synced", "_tail", "_view",
-        "begin_log", "begin_ms", "count", "end_log", "end_ms", "entries", "file", "path",
-        "used_slots",
+        "_entries_at", "_failed", "_fresh", "_lock", "_pending", "_slots", "_swap", "_synced",
+        "_tail", "_view", "_written", "begin_log", "begin_ms", "count", "end_log", "end_ms",
+        "entries", "file", "path", "used_slots",
     )  # fmt: skip
 
     def __init__(self, path: Path, file: File, slots: int, entries: int) -> None:
@@ -82,6 +86,12 @@ class IndexFile:
         """The number of the next entry."""
         self._entries_at = _HEADER_SIZE + slots * _SLOT_SIZE
         self._lock = threading.Lock()
+        self._swap = threading.Lock()
+        """Held for a moment by whoever adds an entry, and by `sync` while it takes the slots."""
+        self._fresh: dict[int, int] = {}
+        """The newest entries of slots, by their place, since the last sync; and, in `_written`,
+        those that a sync is writing."""
+        self._written: dict[int, int] = {}
         self._failed = False
         (
             self.begin_ms,
@@ -122,16 +132,20 @@ class IndexFile:
         """Add an entry; the file must not be full."""
         slot = _HEADER_SIZE + key_hash % self._slots * _SLOT_SIZE
         count = self.count
-        older = _unpack_slot(self._view, slot)[0]
-        if not 0 < older < count:
-            older = 0
-        self.file.write(slot, _pack_slot(count))
         begin_ms = self.begin_ms
         seconds = (store_ms - begin_ms) // 1000 if begin_ms > 0 else 0
         if not 0 <= seconds <= INT_MAX:
             seconds = 0 if seconds < 0 else INT_MAX
-        tail = self._tail
-        tail += _pack_entry(key_hash, log_offset, seconds, older)
+        with self._swap:
+            fresh = self._fresh
+            older = (  # as `_newest` has it
+                fresh.get(slot) or self._written.get(slot) or _unpack_slot(self._view, slot)[0]
+            )
+            if not 0 < older < count:
+                older = 0
+            fresh[slot] = count
+            tail = self._tail
+            tail += _pack_entry(key_hash, log_offset, seconds, older)
         if count == 1:
             self.begin_ms, self.begin_log = store_ms, log_offset
         if not older:
@@ -139,6 +153,11 @@ class IndexFile:
         self.count = count + 1
         self.end_ms = store_ms
         self.end_log = log_offset
+        if len(fresh) >= _MOST_SLOTS and self._lock.acquire(blocking=False):
+            try:
+                self._write_slots(self._take_slots())
+            finally:
+                self._lock.release()
         if len(tail) >= _HOLD_BACK:
             # no room: `sync` will say so, to someone who can do something about it
             with contextlib.suppress(OSError):
@@ -158,7 +177,7 @@ class IndexFile:
         Looks at so many entries at a time: what it gives is where to go on, 0 when all is done.
         """
         if at is None:
-            at = _unpack_slot(self._view, _HEADER_SIZE + key_hash % self._slots * _SLOT_SIZE)[0]
+            at = self._newest(_HEADER_SIZE + key_hash % self._slots * _SLOT_SIZE)
         for _ in range(_STRETCH):
             if not 0 < at < self.count or len(found) >= limit:
                 return 0
@@ -187,11 +206,14 @@ class IndexFile:
                 return
             if self._failed:
                 raise OSError(errno.EIO, "a sync failed before; some is lost", str(self.path))
-            end_ms, used_slots = self.end_ms, self.used_slots
-            first, tail = self._pending
-            new = bytes(tail)  # a copy, of whole entries
+            with self._swap:
+                end_ms, used_slots = self.end_ms, self.used_slots
+                first, tail = self._pending
+                new = bytes(tail)  # a copy, of whole entries
+                slots = self._take_slots()
             count = first + len(new) // _ENTRY_SIZE
             self.file.write(self._place(first), new)
+            self._write_slots(slots)
             self._sync_file()
             end_log = _unpack_entry(self._view, self._place(count - 1))[1]
             header = self.begin_ms, end_ms, self.begin_log, end_log, used_slots, count
@@ -223,6 +245,25 @@ class IndexFile:
         with self._lock:
             self.file.close()
             self._synced = self.count
+
+    def _newest(self, slot: int) -> int:
+        """The number of the newest entry of the slot at that place."""
+        found = self._fresh.get(slot) or self._written.get(slot)
+        if found is None:
+            (found,) = _unpack_slot(self._view, slot)
+        return found
+
+    def _take_slots(self) -> dict[int, int]:
+        """Those that have to be written."""
+        slots = self._written | self._fresh if self._written else self._fresh
+        self._written, self._fresh = slots, {}
+        return slots
+
+    def _write_slots(self, slots: dict[int, int]) -> None:
+        write = self.file.write
+        for slot, number in slots.items():
+            write(slot, _pack_slot(number))
+        self._written = {}
 
     def _entry(self, at: int) -> tuple[int, int, int, int]:
         first, tail = self._pending

@@ -7,10 +7,12 @@ from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
 from random import Random
+from struct import unpack_from
 
 import pytest
 
 from gantrymq.errors import StoreError
+from gantrymq.store import index_file
 from gantrymq.store.disk import RealDisk
 from gantrymq.store.index_file import IndexFile
 from gantrymq.store.key_index import KeyHashes, KeyIndex
@@ -364,6 +366,27 @@ def test_slots_that_point_past_the_end_are_mended() -> None:
         ]
         fill(again, 18, 5)  # dispatched again, from too early a point
         assert hits(again, "k0") == [number * 100 for number in range(21, -1, -3)]
+
+
+def test_after_a_kill_no_slot_points_past_what_the_header_counts() -> None:
+    """RocketMQ takes such a slot for an empty one, and does not find what is older."""
+    disk = FaultyDisk()
+    index = opened(disk, slots=3, entries=100)
+    fill(index, 0, 20)
+    index.sync()
+    fill(index, 20, 30)
+    for path, data in disk.after_kill().tree().items():
+        count, *slots = unpack_from(">4i", data, 36)
+        assert count == 21, path
+        assert sorted(slots) == [18, 19, 20]
+
+
+def test_slots_that_wait_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(index_file, "_MOST_SLOTS", 4)
+    index = opened(FaultyDisk(), slots=64, entries=1000)
+    fill(index, 0, 300)
+    assert hits(index, "k0", limit=2) == [29_700, 29_400]
+    assert len(index.files[0]._fresh) < 4
 
 
 def test_what_was_begun_after_the_last_sync_goes() -> None:
