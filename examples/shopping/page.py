@@ -13,6 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 import gantrymq as gantry
+from gantrymq.spark.reports import fullest
 from shopping.pipelines import Pipelines
 from shopping.samples import History, Sample
 from shopping.servers import GROUPS
@@ -160,7 +161,7 @@ def _health(pipelines: Pipelines) -> str:
 def skew(pipelines: Pipelines) -> float:
     """How many times the average of its queues the fullest queue of orders has."""
     counts = [n for queue, n in pipelines.by_queue.items() if queue.startswith("orders[")]
-    return max(counts) * len(counts) / sum(counts) if counts else 0.0
+    return fullest(counts)
 
 
 def _table(*heads: str) -> Table:

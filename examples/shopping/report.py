@@ -6,16 +6,14 @@ from collections.abc import Sequence
 from importlib import import_module
 from pathlib import Path
 from statistics import quantiles
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from gantrymq.spark.reports import Report, over_seconds, rates
 from shopping.books import Verdict
 from shopping.page import skew
 from shopping.pipelines import Pipelines
 from shopping.samples import History, Sample
 from shopping.trade import MEMBERS
-
-if TYPE_CHECKING:
-    from gantrymq.spark.reports import Report
 
 _MIB: Final = 1 << 20
 
@@ -69,8 +67,6 @@ def warm_up() -> None:
 
 def write(history: History, verdict: Verdict, path: Path) -> None:
     """The page."""
-    from gantrymq.spark.reports import Report
-
     words = "The counts do not agree." if verdict.faults else "The counts agree."
     report = Report("A run of the shop", f"{history.seconds:.0f} seconds. {words}")
     for fault in verdict.faults:
@@ -96,25 +92,25 @@ def _stream(report: Report, samples: Sequence[Sample]) -> None:
     with report.plot("Orders a second") as axes:
         for what in ("sent", "consumed"):
             counts = [getattr(one, what)["orders"] for one in samples]
-            axes.plot(times[1:], _rates(times, counts), label=what)
-        _finish(axes, "orders a second")
+            axes.plot(times[1:], rates(times, counts), label=what)
+        over_seconds(axes, "orders a second")
     with report.plot("Messages that wait for their group") as axes:
         for topic in samples[0].waiting:
             axes.plot(times, [one.waiting[topic] for one in samples], label=topic)
-        _finish(axes, "messages")
+        over_seconds(axes, "messages")
     with report.plot("Queues of orders that each member has") as axes:
         for name in MEMBERS:
             counts = [len(one.owned[name] or ()) for one in samples]
             axes.step(times, counts, where="post", label=name)
-        _finish(axes, "queues")
+        over_seconds(axes, "queues")
     with report.plot("Mails that were tried again, and dead letters") as axes:
         axes.plot(times, [one.retried for one in samples], label="tried again")
         axes.plot(times, [one.dead for one in samples], label="dead-lettered")
-        _finish(axes, "messages")
+        over_seconds(axes, "messages")
     with report.plot("Memory") as axes:
         axes.plot(times, [one.memory / _MIB for one in samples], label="platform and shop")
         axes.plot(times, [one.spark_memory / _MIB for one in samples], label="Spark")
-        _finish(axes, "MiB")
+        over_seconds(axes, "MiB")
 
 
 def _spark(report: Report, history: History, pipelines: Pipelines) -> None:
@@ -123,7 +119,7 @@ def _spark(report: Report, history: History, pipelines: Pipelines) -> None:
         for name, query in pipelines.queries.items():
             times = [at - history.began for at, _, _ in query.batches]
             axes.plot(times, [took for _, _, took in query.batches], marker=".", label=name)
-        _finish(axes, "seconds")
+        over_seconds(axes, "seconds")
     with report.plot("Stored messages, and rows of the archive") as axes:
         axes.plot(
             [s.at for s in history.samples], [s.stored for s in history.samples], label="stored"
@@ -133,7 +129,7 @@ def _spark(report: Report, history: History, pipelines: Pipelines) -> None:
             times.append(at - history.began)
             rows.append(rows[-1] + count)
         axes.step([*times, history.seconds], [*rows, rows[-1]], where="post", label="archived")
-        _finish(axes, "messages")
+        over_seconds(axes, "messages")
     with report.plot("Revenue by the minute") as axes:
         axes.bar([minute for minute, _, _ in pipelines.minutes],
                  [cents / 100 for _, _, cents in pipelines.minutes])  # fmt: skip
@@ -155,7 +151,7 @@ def _latency(report: Report, history: History, pipelines: Pipelines) -> None:
             middle, high = ([age[i] / 1000 for _, age in seen] for i in (0, 1))
             axes.plot(times, middle, color=colour, marker=".", label=topic)
             axes.plot(times, high, color=colour, marker=".", linestyle=":")
-        _finish(axes, "seconds")
+        over_seconds(axes, "seconds")
 
 
 def _skew(report: Report, pipelines: Pipelines) -> None:
@@ -164,30 +160,10 @@ def _skew(report: Report, pipelines: Pipelines) -> None:
         f"The fullest queue of orders has {skew(pipelines):.2f} times what a queue has on the"
         f" average: a customer's orders are all in one queue."
     )
-    with report.plot("Messages by queue of orders") as axes:
-        axes.barh([queue for queue, _ in counts], [count for _, count in counts])
-        axes.set_xlabel("messages")
-
-
-def _rates(times: Sequence[float], counts: Sequence[int]) -> list[float]:
-    return [
-        (counts[i] - counts[i - 1]) / max(1e-3, times[i] - times[i - 1])
-        for i in range(1, len(times))
-    ]
+    report.bars("Messages by queue of orders", dict(counts), "messages")
 
 
 def _at(values: Sequence[float], percent: int) -> float:
     if len(values) < 2:
         return values[0] if values else 0.0
     return quantiles(values, n=100, method="inclusive")[percent - 1]
-
-
-def _finish(axes: object, unit: str) -> None:
-    from matplotlib.axes import Axes
-
-    assert isinstance(axes, Axes)
-    axes.set_xlabel("seconds")
-    axes.set_ylabel(unit)
-    axes.set_xlim(left=0)
-    axes.set_ylim(bottom=0)
-    axes.legend(loc="upper left", bbox_to_anchor=(1, 1))

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
+import threading
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pyarrow.dataset as ds
+import pytest
 
 import gantrymq
+import gantrymq as gantry
 from gantrymq.spark.pipelines import making, shelf
 from gantrymq.spark.pipelines.replay_terms import REPLAYED_FROM
 from tests.spark import direct
@@ -53,24 +59,92 @@ def test_the_archive_goes_on_and_has_every_message_once(ours):
     assert set(archived.column("topic").to_pylist()) == {ours.topic}
 
 
-def test_a_replay_sends_what_fits_in_the_order_of_storing_and_goes_on(ours):
+class Pipelines:
+    """Pipelines that run in one Spark, a process of its own."""
+
+    def __init__(self, name_server: str, home: Path) -> None:
+        self.home = home
+        script = str(Path(__file__).with_name("pipeline_runs.py"))
+        self._process = subprocess.Popen(
+            [sys.executable, script, name_server, str(home)], text=True, cwd=home,
+            env=os.environ | {"PYTHONPATH": str(Path(gantrymq.__file__).parent.parent)},
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+        )  # fmt: skip
+
+    def run(self, name: str, **told: object) -> dict[str, Any]:
+        """What it did."""
+        answer = self.ask(name, **told)
+        assert "failed" not in answer, answer["failed"]
+        return answer
+
+    def ask(self, name: str, **told: object) -> dict[str, Any]:
+        """What became of it, good or bad."""
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        asked = {"name": name, "home": name, "told": {key: str(of) for key, of in told.items()}}
+        print(json.dumps(asked), file=self._process.stdin, flush=True)
+        answer: dict[str, Any] = json.loads(self._process.stdout.readline())
+        return answer
+
+    def table(self, name: str, which: str) -> list[dict[str, Any]]:
+        """A table that a report is made of."""
+        rows = ds.dataset(self.home / name / "tables" / which).to_table().to_pylist()
+        return [dict(row) for row in rows]
+
+    def close(self) -> None:
+        """End it."""
+        self._process.communicate(timeout=60)
+
+
+@pytest.fixture(scope="module")
+def pipelines(_started, tmp_path_factory) -> Iterator[Pipelines]:
+    made = Pipelines(_started("ours").name_server, tmp_path_factory.mktemp("pipelines"))
+    yield made
+    made.close()
+
+
+def test_a_replay_sends_what_fits_in_the_order_of_storing_and_goes_on(ours, pipelines):
     ours.make()
-    ours.make("again", queues=1)
-    settings = (f"topic={ours.topic}", "target=again", "order=key", "maxOffsetsPerTrigger=150",
-                "rate=5000", "where=cast(cast(body AS string) AS int) % 2 = 0")  # fmt: skip
-    told = [word for setting in settings for word in ("--set", setting)]
+    again = ours.make(f"{ours.topic}-again", queues=1)
+    told = {"topic": ours.topic, "target": again, "order": "key", "maxOffsetsPerTrigger": 150,
+            "rate": 5000, "where": "cast(cast(body AS string) AS int) % 2 = 0"}  # fmt: skip
     for start in range(0, 400, 100):  # a frame each, which goes to one queue
         ours.send([b"%04d" % number for number in range(start, start + 100)])
-    first = run(ours, "replay", *told)
-    assert "400 rows in " in first.stdout
-    assert " batches, 0 behind" in first.stdout
+    first = pipelines.run("replay", **told)
+    assert (first["rows"], first["behind"]) == (400, 0)
+    assert len(first["batches"]) > 2
     ours.send([b"%04d" % number for number in range(400, 410)])
-    assert "10 rows in 1 batches, 0 behind" in run(ours, "replay").stdout
-    sent = direct.read(nameServer=ours.name_server, topic="again")
+    assert pipelines.run("replay")["rows"] == 10  # what it was told is remembered
+    sent = direct.read(nameServer=ours.name_server, topic=again)
     assert [int(body) for body in sent["body"].to_pylist()] == list(range(0, 410, 2))
     came_from = [dict(row)[REPLAYED_FROM] for row in sent["properties"].to_pylist()]
     assert len(set(came_from)) == 205
     assert all(place.startswith(f"{ours.topic}[broker-a:") for place in came_from)
+
+
+def test_lag_and_skew_are_seen_and_shown(ours, pipelines):
+    ours.make(queues=2)
+    ours.send([b"x"] * 30)
+    handled = threading.Semaphore(0)
+    with gantry.Consumer(
+        name_servers=ours.name_server, group="slow-desk", topics=ours.topic, start="earliest",
+        handler=lambda _: handled.release(),
+    ):  # fmt: skip
+        assert all(handled.acquire(timeout=30) for _ in range(30))
+    told = {"topics": f"{ours.topic},nowhere", "groups": "slow-desk", "every": "100ms"}
+    assert pipelines.run("lag", samples=2, **told)["page"]
+    ours.send([b"x"] * 20)
+    pipelines.run("lag", samples=1)  # it goes on with the looks of the first
+    seen = ds.dataset(pipelines.home / "lag" / "samples", format="parquet").to_table().to_pylist()
+    assert {row["sample"] for row in seen} == {1, 2, 3}
+    assert {row["held"] for row in pipelines.table("lag", "sizes")} <= {30, 50}
+    assert sum(row["grown"] for row in pipelines.table("lag", "queues")) == 20
+    of_topic = [row for row in pipelines.table("lag", "groups") if row["topic"] == ours.topic]
+    assert [row["group"] for row in of_topic] == ["slow-desk"] * 2
+    assert sum(row["lag"] for row in of_topic) == 20
+    (silent,) = pipelines.table("lag", "silent")
+    assert (silent["what"], silent["times"]) == ("nowhere", 3)
+    assert f"held in {ours.topic}" in (pipelines.home / "lag" / "report.html").read_text()
 
 
 def test_the_template_passes_its_own_test(tmp_path):

@@ -82,6 +82,8 @@ def run(
             return exits.INTERRUPTED
     behind = sum(totals.behind.values())
     click.echo(f"{totals.rows:,} rows in {totals.batches:,} batches, {behind:,} behind; in {home}")
+    if totals.page is not None:
+        click.echo(f"report in {totals.page}")
     return exits.OK
 
 

@@ -195,13 +195,18 @@ def parse(given: Mapping[str, str]) -> Options:
     for key in texts:
         if key not in _KNOWN and key != "nameservers" and key not in SPARKS_OWN:
             raise _unknown(key)
-    client = {name: texts[key] for key, name in _CLIENT.items() if key in texts}
     return Options(
-        client=load_config(texts.get("url"), arguments=client),
+        client=load_config(texts.get("url"), arguments=client_arguments(given)),
         source=_load(SourceOptions, _SOURCE, texts),
         sink=_load(SinkOptions, _SINK, texts),
         given=frozenset(texts),
     )
+
+
+def client_arguments(given: Mapping[str, str]) -> dict[str, str]:
+    """What of it concerns the connection, as clients are told it."""
+    texts = {key.lower(): str(text) for key, text in given.items()}
+    return {name: texts[key] for key, name in _CLIENT.items() if key in texts}
 
 
 def _unknown(key: str) -> ConfigError:

@@ -16,17 +16,25 @@ from __future__ import annotations
 
 import io
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from html import escape
+from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 COLOURS: Final = ("#4269d0", "#efb118", "#ff725c", "#6cc5b0", "#a463f2", "#97bbf5", "#9c6b4e")
+Lines: TypeAlias = Mapping[str, tuple[Sequence[float], Sequence[float]]]
+"""Lines by name: where their points are, and how high."""
 _SIZE: Final = (8.4, 3.4)
+_POINTS: Final = 90
+"""About how many points a line over time has."""
+_FEW: Final = 40
+"""Points of a line that are seen one by one."""
 
 _HEAD: Final = """\
 <!DOCTYPE html>
@@ -109,6 +117,14 @@ class Report:
             f"<figure>\n<svg{svg}<figcaption>{escape(caption)}</figcaption>\n</figure>\n"
         )
 
+    def bars(self, caption: str, counts: Mapping[str, float], unit: str) -> None:
+        """Bars side by side, the first at the top."""
+        with self.plot(caption, size=(_SIZE[0], 1.0 + 0.22 * len(counts))) as axes:
+            axes.barh(list(counts), list(counts.values()))
+            axes.set_xlabel(unit)
+            axes.invert_yaxis()
+            axes.margins(y=0.02)
+
     def html(self) -> str:
         """The whole page."""
         return "".join((*self._parts, "</body>\n</html>\n"))
@@ -119,6 +135,58 @@ class Report:
         beside = path.with_name(f"{path.name}.{os.getpid()}.new")
         beside.write_text(self.html(), encoding="utf-8")
         beside.replace(path)
+
+
+def over_seconds(axes: Axes, unit: str) -> None:
+    """Finish axes whose lines go over seconds from the beginning."""
+    axes.set_xlabel("seconds")
+    axes.set_ylabel(unit)
+    axes.set_xlim(left=0)
+    axes.set_ylim(bottom=0)
+    axes.legend(loc="upper left", bbox_to_anchor=(1, 1))
+
+
+def over_clock(axes: Axes, lines: Lines, unit: str) -> None:
+    """Lines over the time of day, UTC: seconds since 1970 and values of each, by name."""
+    import matplotlib.dates
+
+    for name, (seconds, values) in lines.items():
+        times: Any = [datetime.fromtimestamp(second, UTC) for second in seconds]
+        axes.plot(times, values, label=name, marker="." if len(times) < _FEW else None)
+    dates: Any = matplotlib.dates  # which has no types
+    locator = dates.AutoDateLocator(tz=UTC)
+    axes.xaxis.set_major_locator(locator)
+    axes.xaxis.set_major_formatter(dates.ConciseDateFormatter(locator, tz=UTC))
+    axes.set_ylabel(unit)
+    axes.set_ylim(bottom=0)
+    axes.legend(loc="upper left", bbox_to_anchor=(1, 1))
+
+
+def step_of(span: int) -> int:
+    """Seconds between points of lines over that many, such as people like."""
+    likes = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 1800, 3600, 7200, 21_600)
+    return next((step for step in likes if span / step <= _POINTS), 86_400)
+
+
+def rates(times: Sequence[float], counts: Sequence[float]) -> list[float]:
+    """How much a second was added from each time to the next."""
+    return [
+        (count - before) / max(1e-3, time - at)
+        for (at, before), (time, count) in pairwise(zip(times, counts, strict=True))
+    ]
+
+
+def fullest(counts: Collection[float]) -> float:
+    """How many times the mean the largest is: 1 where all are the same, 0 where nothing is."""
+    total = sum(counts)
+    return max(counts) * len(counts) / total if total else 0.0
+
+
+def percent(part: float) -> str:
+    """A part of the whole, with more digits where it is small."""
+    value = part * 100
+    digits = 4 if 0 < value < 0.1 else 2 if value < 10 else 1
+    return f"{value:.{digits}f} %"
 
 
 def number(value: object) -> str:

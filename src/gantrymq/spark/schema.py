@@ -16,6 +16,7 @@ from pyspark.sql.types import (
     BinaryType,
     BooleanType,
     DataType,
+    DoubleType,
     IntegerType,
     LongType,
     MapType,
@@ -43,9 +44,23 @@ COLUMNS: Final[Mapping[str, DataType]] = {name: _OF_ARROW[kind] for name, kind i
 """Every column of a message with its type, in their order."""
 
 
+_SIMPLE: Final[Mapping[str, DataType]] = {
+    kind.simpleString(): kind
+    for kind in (
+        StringType(), IntegerType(), LongType(), DoubleType(), BooleanType(), TimestampType()
+    )
+}  # fmt: skip
+
+
 def schema_of(names: Sequence[str]) -> StructType:
     """The schema of these columns."""
     return StructType([StructField(name, COLUMNS[name]) for name in names])
+
+
+def plain_schema(text: str) -> StructType:
+    """The schema that `name type, name type` says; Spark's own way needs a session."""
+    pairs = (part.split() for part in text.split(","))
+    return StructType([StructField(name, _SIMPLE[kind]) for name, kind in pairs])
 
 
 def named_columns(text: str) -> list[str]:

@@ -170,6 +170,9 @@ def test_a_project_remembers_what_it_was_told(tmp_path: Path) -> None:
     assert told["spark.gantry.nameServer"] == "mq2:9876"
     assert told["spark.gantry.path"] == str(tmp_path / "archive")
     assert (tmp_path / "transformations" / "archive.py").is_file()
+    replay = making.make(shelf.project("replay"), tmp_path / "again", {"archive": "some/where"})
+    told = making.read_spec(replay.parent)["configuration"]
+    assert told["spark.gantry.archive"] == str(Path("some/where").absolute())
     with pytest.raises(ConfigError, match="no setting 'topcs'; did you mean topics"):
         making.make(archive, tmp_path, {"topcs": "a"})
     with pytest.raises(ConfigError, match="no pipeline is called 'archiv'; did you mean archive"):

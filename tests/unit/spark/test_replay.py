@@ -20,6 +20,7 @@ from gantrymq.spark import planning
 from gantrymq.spark.pipelines.archive_log import LOG, STAGING, ArchiveLog
 from gantrymq.spark.pipelines.archiving import TaskFiles
 from gantrymq.spark.pipelines.compacting import compact
+from gantrymq.spark.pipelines.replay_terms import Terms
 from gantrymq.spark.pipelines.replaying import ReplayDataSource
 
 AT = datetime(2026, 11, 19, 22, tzinfo=UTC)
@@ -206,3 +207,37 @@ def test_whole_queues_are_shared_evenly() -> None:
     assert sorted(one for group in groups for one in group) == queues
     assert [sum(one.end - one.start for one in group) for group in groups] == [80, 70]
     assert planning.whole([], 4) == []
+
+
+class Conf(dict):
+    """The settings of a session."""
+
+    def __init__(self, **told: str) -> None:
+        super().__init__({f"spark.gantry.{name}": text for name, text in told.items()})
+        self.conf = self
+
+
+def test_what_is_sent_follows_from_what_was_told() -> None:
+    terms = Terms(Conf(nameServer="n:1", topic="a", target="b", rate="50"))
+    assert terms.sink == {"nameServer": "n:1", "topic": "b", "maxRowsPerSecond": "50"}
+    assert terms.source["maxOffsetsPerTrigger"] == "500"  # ten seconds' worth
+    assert terms.source["startingOffsets"] == "earliest"
+    of_archive = Terms(Conf(nameServer="n:1", archive="/a"))
+    assert "startingOffsets" not in of_archive.source
+    assert of_archive.sink == {"nameServer": "n:1"}  # into the topic of each message
+
+
+@pytest.mark.parametrize(
+    ("told", "said"),
+    [
+        ({}, "what is to be replayed"),
+        ({"topic": "a"}, "into itself never ends"),
+        ({"topics": "b, a", "target": "a"}, "into itself never ends"),
+        ({"topicPattern": "a.*", "target": "ab"}, "into itself never ends"),
+        ({"topic": "a", "target": "b", "rate": "quick"}, "rate: 'quick' is no number"),
+    ],
+)
+def test_terms_that_make_no_sense_are_refused(told: dict[str, str], said: str) -> None:
+    with pytest.raises(ConfigError, match=said):
+        Terms(Conf(nameServer="n:1", **told))
+    Terms(Conf(nameServer="n:1", topic="a", endingTimestamp="2026-11-19T00:00:00Z"))

@@ -10,7 +10,7 @@ from typing import Any, Final
 import yaml
 
 from gantrymq.errors import ConfigError
-from gantrymq.spark.pipelines.shelf import PREFIX, Project
+from gantrymq.spark.pipelines.shelf import DIRECTORIES, PREFIX, Project
 
 SPEC: Final = "spark-pipeline.yml"
 STATE: Final = "state"
@@ -24,7 +24,7 @@ def make(project: Project, home: Path, told: Mapping[str, str]) -> Path:
     before = _told_before(home, project)
     home.mkdir(parents=True, exist_ok=True)
     shutil.copytree(project.place, home, dirs_exist_ok=True, ignore=_not_code)
-    settings = project.defaults() | _of_the_place(project, home) | before | dict(told)
+    settings = project.defaults() | _of_the_place(project, home) | before | _rooted(told)
     _write_spec(home, project.name, {PREFIX + name: text for name, text in settings.items()})
     return home / SPEC
 
@@ -43,9 +43,17 @@ def read_spec(home: Path) -> dict[str, Any]:
     return found
 
 
+def _rooted(told: Mapping[str, str]) -> dict[str, str]:
+    """The settings, directories such that they are found from elsewhere as well."""
+    return {
+        name: str(Path(text).absolute()) if name in DIRECTORIES and text else text
+        for name, text in told.items()
+    }
+
+
 def _of_the_place(project: Project, home: Path) -> dict[str, str]:
     if any(setting.name == "path" for setting in project.settings):
-        return {"path": str(home / "archive")}
+        return {"path": str(home / project.results)}
     return {}
 
 

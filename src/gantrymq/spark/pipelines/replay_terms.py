@@ -7,6 +7,7 @@ once, whether or not it was once sent for later.
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Final
 
 from gantrymq.errors import ConfigError
@@ -60,7 +61,7 @@ class Terms:
                 "what is to be replayed? Say archive=DIR, or topic=..., with startingTimestamp"
                 " and endingTimestamp if it is not all of it"
             )
-        own = not self.target or self.target in _topics(spark)
+        own = not self.target or _reads(spark, self.target)
         if own and not archive and "endingTimestamp" not in self.source:
             raise ConfigError(
                 "a topic that is replayed into itself never ends: say target=..., or an"
@@ -68,9 +69,11 @@ class Terms:
             )
 
 
-def _topics(spark: SparkSession) -> list[str]:
+def _reads(spark: SparkSession, target: str) -> bool:
+    """Whether the target is among what is read."""
     named = [given(spark, "topic"), *given(spark, "topics").split(",")]
-    return [name.strip() for name in named if name.strip()]
+    pattern = given(spark, "topicPattern")
+    return target in map(str.strip, named) or bool(pattern and re.fullmatch(pattern, target))
 
 
 def _number(name: str, text: str) -> int | None:

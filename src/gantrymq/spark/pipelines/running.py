@@ -12,6 +12,7 @@ import json
 import logging
 import os
 import re
+import runpy
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -34,12 +35,15 @@ from gantrymq.spark.offsets import from_json
 from gantrymq.spark.pipelines.checkpoints import unfinished
 from gantrymq.spark.pipelines.given import SECRETS
 from gantrymq.spark.pipelines.making import SPEC, read_spec
+from gantrymq.spark.pipelines.shelf import PREFIX
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _FLOW: Final = re.compile(r"^Identifier: (\S+)", re.MULTILINE)
 _OURS: Final = re.compile(r"^gantrymq\.[\w.]+: (.+)$", re.MULTILINE)
+REPORT: Final = "report.py"
+"""A file of a project that has `report(spark, home)`, which makes a page after each run."""
 _TESTING: Final = "SPARK_TESTING"
 _QUIET: Final = {
     "spark.ui.enabled": "false",
@@ -92,6 +96,8 @@ class Totals:
     batches: int = 0
     rows: int = 0
     behind: dict[str, int] = field(default_factory=dict)
+    page: Path | None = None
+    """What the project's report has written, if it has one."""
 
     def add(self, batch: Batch) -> None:
         """One batch more."""
@@ -109,12 +115,22 @@ def run(
     full_refresh: bool = False,
 ) -> Totals:
     """Run the project in `home` until all that is there now is through."""
+    with session(home, master=master, secrets=secrets) as spark:
+        return run_in(spark, home, watcher, full_refresh=full_refresh)
+
+
+def run_in(
+    spark: SparkSession, home: Path, watcher: Watcher, *, full_refresh: bool = False
+) -> Totals:
+    """The same in a session that is there, of Spark Connect; another project may follow in it."""
     home = home.resolve()
     spec = read_spec(home)
     totals = Totals()
-    with _session(home, spec, master, secrets or {}) as spark, _listening(spark, watcher, totals):
+    _tell(spark, spec)
+    with _listening(spark, watcher, totals):
         try:
             _run(spark, home / SPEC, watcher, full_refresh=full_refresh)
+            totals.page = _report(spark, home, watcher)
         except KeyboardInterrupt:
             spark.interruptAll()
             raise
@@ -130,13 +146,13 @@ def settings(home: Path, spec: Mapping[str, Any], secrets: Mapping[str, str]) ->
     return _QUIET | warehouse | told | {SECRETS: json.dumps(dict(secrets))}
 
 
-# --- inside ---------------------------------------------------------------------------------------
-
-
 @contextlib.contextmanager
-def _session(
-    home: Path, spec: Mapping[str, Any], master: str | None, secrets: Mapping[str, str]
+def session(
+    home: Path, *, master: str | None = None, secrets: Mapping[str, str] | None = None
 ) -> Iterator[SparkSession]:
+    """A Spark of this process, for the project in `home`."""
+    home = home.resolve()
+    spec = read_spec(home)
     logging.getLogger("pyspark").setLevel(logging.CRITICAL)
     remote = master or os.environ.get("MASTER") or "local[*]"
     if not remote.startswith("local"):
@@ -148,7 +164,7 @@ def _session(
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "Failed to set spark")  # they were, at the start
         name = f"gantry pipeline {spec['name']}"
-        conf = settings(home, spec, secrets)
+        conf = settings(home, spec, secrets or {})
         with _any_port(conf):
             spark = launching.session(name, remote=remote, conf=conf)
     try:
@@ -157,6 +173,22 @@ def _session(
         with warnings.catch_warnings(), contextlib.suppress(PySparkException):
             warnings.simplefilter("ignore")
             spark.stop()
+
+
+# --- inside ---------------------------------------------------------------------------------------
+
+
+def _tell(spark: SparkSession, spec: Mapping[str, Any]) -> None:
+    """Have the session know what this project was told, and nothing of another one."""
+    told = {str(key): str(text) for key, text in (spec.get("configuration") or {}).items()}
+    for key in spark.conf.getAll:
+        if key.startswith(PREFIX) and key not in told and key != SECRETS:
+            spark.conf.unset(key)
+            if spark.conf.get(key, ""):  # the session was made with it
+                spark.conf.set(key, "")
+    for key, text in told.items():
+        if key.startswith(PREFIX):
+            spark.conf.set(key, text)
 
 
 @contextlib.contextmanager
@@ -209,6 +241,21 @@ def _run(spark: SparkSession, path: Path, watcher: Watcher, *, full_refresh: boo
         register_definitions(path, registry, spec, spark, graph)
     for event in _events(spark, graph, spec.storage, full_refresh=full_refresh):
         watcher.event(event)
+
+
+def _report(spark: SparkSession, home: Path, watcher: Watcher) -> Path | None:
+    """Have the project's `report.py` make its report of what flows have written."""
+    script = home / REPORT
+    if not script.is_file():
+        return None
+    watcher.event("the report is being made")
+    try:
+        page: Path | None = runpy.run_path(str(script))["report"](spark, home)
+    except (GantryError, PySparkException) as error:
+        raise PipelineFailed(
+            f"all is through, but its {REPORT} failed: {told(str(error))}"
+        ) from error
+    return page
 
 
 def _events(spark: SparkSession, graph: str, storage: str, *, full_refresh: bool) -> Iterator[str]:

@@ -14,6 +14,8 @@ PROJECTS: Final = Path(__file__).parent / "projects"
 PREFIX: Final = "spark.gantry."
 """What the names of settings begin with in a project's `configuration`."""
 SERVER: Final = "nameServer"
+DIRECTORIES: Final = frozenset(("path", "archive"))
+"""Settings that name directories of this machine."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +34,8 @@ class Project:
     name: str
     text: str
     settings: tuple[Setting, ...]
+    results: str = "archive"
+    """Where its setting `path` leads to in its directory, if it has one and is not told."""
     folder: str = ""
     """Where its files are, if that is not its name."""
 
@@ -97,6 +101,18 @@ SHELF: Final = {
                 Setting("rate", "most messages a second"),
                 Setting("maxOffsetsPerTrigger", "most messages of a batch", "100000"),
             ),
+        ),
+        Project(
+            "lag",
+            "Sizes and rates of queues and the lag of groups, over time; skew; a page.",
+            (
+                Setting("topics", "the topics to look at; all of the cluster"),
+                Setting("groups", "the consumer groups to look at; all of the cluster"),
+                Setting("samples", "how many looks a run takes", "30"),
+                Setting("every", "the time from one to the next", "2s"),
+                Setting("path", "the directory of the looks; `samples` beside the project"),
+            ),
+            results="samples",
         ),
     )
 }

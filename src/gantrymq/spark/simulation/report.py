@@ -10,7 +10,7 @@ import numpy as np
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as sql
 
-from gantrymq.spark.reports import Report, number
+from gantrymq.spark.reports import Report, number, percent
 from gantrymq.spark.simulation.lanes import STRATEGIES, Real
 from gantrymq.spark.simulation.sends import BINS, SLOW_SEND, Plan
 from gantrymq.spark.simulation.shares import EVENTS, WAYS, Sharing
@@ -178,9 +178,9 @@ def write_sends(report: Report, plan: Plan, found: Sequence[SendsOf]) -> None:
         [
             (
                 one.strategy,
-                _percent(one.failed),
-                _percent(one.slow),
-                _percent(one.in_trouble),
+                percent(one.failed),
+                percent(one.slow),
+                percent(one.in_trouble),
                 f"{one.attempts:.5f}",
                 *(value * 1000 for value in one.quantiles),
                 "never" if one.coped_after is None else one.coped_after,
@@ -215,11 +215,11 @@ def verdict_on_sends(plan: Plan, found: Sequence[SendsOf]) -> str:
     worst = max(found, key=lambda one: (one.failed, one.slow))
     world = plan.world
     return (
-        f"With {_percent(world.slow_share)} of {number(world.brokers)} brokers slow and"
-        f" {_percent(world.gone_share)} gone for {world.trouble_until - world.trouble_from:g} s of"
-        f" {world.seconds:g} s, “{best.strategy}” loses the fewest sends: {_percent(best.failed)}"
-        f" are lost and {_percent(best.slow)} slow. “{worst.strategy}” loses the most:"
-        f" {_percent(worst.failed)}, and {_percent(worst.slow)} slow."
+        f"With {percent(world.slow_share)} of {number(world.brokers)} brokers slow and"
+        f" {percent(world.gone_share)} gone for {world.trouble_until - world.trouble_from:g} s of"
+        f" {world.seconds:g} s, “{best.strategy}” loses the fewest sends: {percent(best.failed)}"
+        f" are lost and {percent(best.slow)} slow. “{worst.strategy}” loses the most:"
+        f" {percent(worst.failed)}, and {percent(worst.slow)} slow."
         f" {number(round(sum(one.sends for one in found)))} sends were simulated."
     )
 
@@ -237,10 +237,10 @@ def write_shares(report: Report, sharing: Sharing, found: Sequence[SharesOf]) ->
             (
                 one.way,
                 one.event,
-                _percent(one.needed),
-                _percent(one.moved),
+                percent(one.needed),
+                percent(one.moved),
                 one.fullest,
-                _percent(one.idle),
+                percent(one.idle),
                 *one.rests,
             )
             for one in found
@@ -264,20 +264,9 @@ def verdict_on_shares(sharing: Sharing, found: Sequence[SharesOf]) -> str:
     least, most = min(joins, key=lambda one: one.moved), max(joins, key=lambda one: one.moved)
     return (
         f"{number(sharing.consumers)} consumers share {number(sharing.world.queues)} queues. When"
-        f" one joins, {least.way} moves {_percent(least.moved)} of its group's queues for nothing,"
-        f" {most.way} {_percent(most.moved)}; in exchange the fullest share is"
+        f" one joins, {least.way} moves {percent(least.moved)} of its group's queues for nothing,"
+        f" {most.way} {percent(most.moved)}; in exchange the fullest share is"
         f" {least.fullest:.2f} times the mean, against {most.fullest:.2f}. A queue whose reader"
         f" dies rests for {dies.rests[0]:.2g} s in the median, and {dies.rests[1]:.3g} s in one"
         f" case of a hundred."
-    )
-
-
-def _percent(part: float) -> str:
-    value = part * 100
-    return (
-        f"{value:.4f} %"
-        if 0 < value < 0.1
-        else f"{value:.2f} %"
-        if value < 10
-        else f"{value:.1f} %"
     )
