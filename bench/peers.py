@@ -235,7 +235,8 @@ def measure(asked: argparse.Namespace) -> Path:
     try:
         measured(table, chosen, quick=asked.quick, prefix=asked.prefix)
     except KeyboardInterrupt:
-        table.absent.append("what came after the interruption")
+        left = [bench.name for bench in chosen[len(table.parts) :]]
+        table.absent.append(f"{', '.join(left)}: the run was interrupted before")
     return keep(table)
 
 
