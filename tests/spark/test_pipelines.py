@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 import threading
@@ -17,6 +18,7 @@ import pytest
 import gantrymq
 import gantrymq as gantry
 from gantrymq.spark.pipelines import making, shelf
+from gantrymq.spark.pipelines.latencies import STAGES
 from gantrymq.spark.pipelines.replay_terms import REPLAYED_FROM
 from tests.spark import direct
 
@@ -114,12 +116,56 @@ def test_a_replay_sends_what_fits_in_the_order_of_storing_and_goes_on(ours, pipe
     assert (first["rows"], first["behind"]) == (400, 0)
     assert len(first["batches"]) > 2
     ours.send([b"%04d" % number for number in range(400, 410)])
-    assert pipelines.run("replay")["rows"] == 10  # what it was told is remembered
+    said = pipelines.ask("replay", where="1 / (length(body) - 4) = 1")["failed"]
+    place = rf"{re.escape(ours.topic)}\[broker-a:\d\] \d+ to \d+"
+    assert re.search(rf"flow replay_messages, batch \d+: offsets {place}", said), said
+    assert "DIVIDE_BY_ZERO" in said
+    assert (
+        pipelines.run("replay", where="cast(body AS string) <> '0405'")["rows"] == 10
+    )  # and the rest is known
     sent = direct.read(nameServer=ours.name_server, topic=again)
-    assert [int(body) for body in sent["body"].to_pylist()] == list(range(0, 410, 2))
+    wanted = [*range(0, 400, 2), *(number for number in range(400, 410) if number != 405)]
+    assert [int(body) for body in sent["body"].to_pylist()] == wanted
     came_from = [dict(row)[REPLAYED_FROM] for row in sent["properties"].to_pylist()]
-    assert len(set(came_from)) == 205
+    assert len(set(came_from)) == len(wanted)
     assert all(place.startswith(f"{ours.topic}[broker-a:") for place in came_from)
+
+
+def test_traces_become_latencies_and_a_page(ours, pipelines):
+    ours.make()
+    trace_topic, handled = ours.make(f"{ours.topic}-traces", queues=1), threading.Semaphore(0)
+    settings = {"name_servers": ours.name_server, "trace": True, "trace_topic": trace_topic}
+
+    def handle(message: gantry.ReceivedMessage) -> None:
+        handled.release()
+        if message.body == b"7":
+            raise ValueError("no such order")
+
+    with gantry.Consumer(
+        group="desk", start="earliest", topics=ours.topic, handler=handle, **settings
+    ):
+        with gantry.Producer(group="shop", **settings) as shop:
+            for number in range(40):
+                shop.send(gantry.Message(ours.topic, b"%d" % number, keys=(f"order-{number}",)))
+        assert all(handled.acquire(timeout=30) for _ in range(40))
+    told = pipelines.run("traces", traceTopic=trace_topic, topics=ours.topic)
+    page = pipelines.home / "traces" / "report.html"
+    assert told["page"] == str(page)
+    found = pipelines.table("traces", "latencies")
+    rows = {(row["stage"], row["by"], row["name"]): row for row in found}
+    whole = {stage: rows[stage, "all", ""] for stage in STAGES}
+    assert {row["count"] for row in whole.values()} == {40}
+    for by, name in (("topic", ours.topic), ("group", "shop")):
+        assert rows["send", by, name]["count"] == 40
+    assert rows["consume", "topic", ours.topic]["failed"] == whole["consume"]["failed"] == 1
+    assert sum(row["count"] for key, row in rows.items() if key[:2] == ("send", "client")) == 40
+    assert 0 <= whole["send"]["ms"][0] <= whole["send"]["longest"]
+    (failed,) = pipelines.table("traces", "failed")
+    assert (failed["stage"], failed["group"], failed["count"]) == ("consume", "desk", 1)
+    assert failed["why"] == "the handler raised an error"
+    slow = [row for row in pipelines.table("traces", "slow") if row["stage"] == "send"]
+    assert [row["rank"] for row in slow] == list(range(1, 21))
+    assert "the handler raised an error" in page.read_text()
 
 
 def test_lag_and_skew_are_seen_and_shown(ours, pipelines):

@@ -76,6 +76,8 @@ _REPLAYED: Final = frozenset(
     ("topic", "topics", "topicPattern", "startingTimestamp", "failOnDataLoss")
 )
 
+_STARTED: Final = frozenset(("startingOffsets", "startingTimestamp", "failOnDataLoss"))
+
 SHELF: Final = {
     project.name: project
     for project in (
@@ -101,6 +103,18 @@ SHELF: Final = {
                 Setting("rate", "most messages a second"),
                 Setting("maxOffsetsPerTrigger", "most messages of a batch", "100000"),
             ),
+        ),
+        Project(
+            "traces",
+            "What clients told of their messages: latencies, what was slow, what failed; a page.",
+            (
+                Setting("traceTopic", "the topic of traces", "RMQ_SYS_TRACE_TOPIC"),
+                Setting("topics", "topics whose messages' times of storing to look at as well"),
+                *(one for one in READING if one.name in _STARTED),
+                Setting("maxOffsetsPerTrigger", "most messages of a batch", "100000"),
+                Setting("path", "the directory of the records; `told` beside the project"),
+            ),
+            results="told",
         ),
         Project(
             "lag",
