@@ -19,6 +19,10 @@ takes away.
 | stream10 | the same as ten micro-batches |
 | micro | the median time of a micro-batch while a few messages come |
 | all | the batch with all columns |
+| memory | MB that a Python worker of Spark has at most while it reads a batch |
+
+Rates are printed in rows a second and, of their bodies alone, MB a second. Kafka's connector reads
+in Spark's JVM, which has no worker whose memory could be told apart.
 """
 
 # needs: server spark
@@ -27,6 +31,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import json
 import os
 import shutil
 import signal
@@ -43,7 +48,6 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 import _kafka
 import jars
 from _broker_servers import JVM
-from _driving import keep
 from apache import Cluster
 from gantry import Gantry
 
@@ -55,7 +59,9 @@ if TYPE_CHECKING:
 
 HERE: Final = Path(__file__).resolve().parent
 RESULTS: Final = HERE.parent / "results" / "spark"
-ROWS: Final = ("write", "batch", "all", "stream", "stream10", "micro")
+ROWS: Final = ("write", "batch", "all", "stream", "stream10", "micro", "memory")
+LEAST: Final = ("micro", "memory")
+"""Rows of which less is better."""
 LIKE_KAFKAS: Final = "body,keys,topic,queue_id,queue_offset,store_timestamp,tags"
 PARTITIONS: Final = 2
 MUST: Final = {"gantry": 1.5, "rocketmq": 1.0}
@@ -184,7 +190,7 @@ class Bench:
         for size in self.plan.sizes:
             self._fill(size)
             for _ in range(self.plan.rounds):
-                for row in ("batch", "all", "stream", "stream10"):
+                for row in ("batch", "all", "stream", "stream10", "memory"):
                     if row in self.plan.rows:
                         self._in_turns(row, size, getattr(self, f"_{row}"))
         if "micro" in self.plan.rows:
@@ -249,6 +255,13 @@ class Bench:
     def _all(self, side: Side, size: int) -> float | None:
         return self._batch(side, size, every=True) if side.name != "kafka" else None
 
+    def _memory(self, side: Side, size: int) -> float | None:
+        if side.name == "kafka":
+            return None
+        forget_memory()
+        self._batch(side, size)
+        return worker_memory()
+
     def _stream(self, side: Side, size: int, limit: int | None = None) -> float:
         """Rows a second inside of the triggers."""
         query = self._started(side, f"bench-{size}", limit, {"availableNow": True})
@@ -295,28 +308,41 @@ def say(text: str) -> None:
     print(text, flush=True)
 
 
-def worker_memory() -> float:
-    """MB of the largest of Spark's Python workers, now."""
-    largest = 0
-    for status in Path("/proc").glob("[0-9]*/status"):
+def workers() -> Iterator[Path]:
+    """Spark's Python workers, in /proc."""
+    for process in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):
-            command = (status.parent / "cmdline").read_bytes()
+            command = (process / "cmdline").read_bytes()
             if b"pyspark.daemon" in command or b"pyspark.worker" in command:
-                fields = dict(line.split(":", 1) for line in status.read_text().splitlines())
-                largest = max(largest, int(fields.get("VmHWM", "0 kB").split()[0]))
+                yield process
+
+
+def worker_memory() -> float:
+    """MB that the largest of Spark's Python workers had at most, since that was forgotten."""
+    largest = 0
+    for worker in workers():
+        with contextlib.suppress(OSError):
+            lines = (worker / "status").read_text().splitlines()
+            fields = dict(line.split(":", 1) for line in lines)
+            largest = max(largest, int(fields.get("VmHWM", "0 kB").split()[0]))
     return largest / 1024
+
+
+def forget_memory() -> None:
+    """Have workers' peaks of memory begin anew."""
+    for worker in workers():
+        with contextlib.suppress(OSError):
+            (worker / "clear_refs").write_text("5")
 
 
 def report(plan: Plan) -> bool:
     """Print the best of each row, with the ratio to Kafka's; whether all that must hold does."""
     held = True
-    say(f"{'':16}" + "".join(f"{side:>14}" for side in plan.sides) + "   times kafka")
+    say(f"{'':16}" + "".join(f"{side:>16}" for side in plan.sides) + "   times kafka")
     for row, by_side in plan.found.items():
-        least = row.startswith("micro")
+        least = row.startswith(LEAST)
         best = {side: (min if least else max)(values) for side, values in by_side.items()}
-        text = f"{row:16}" + "".join(
-            f"{best[side]:>14,.0f}" if side in best else f"{'':>14}" for side in plan.sides
-        )
+        text = f"{row:16}" + "".join(told(row, best.get(side)) for side in plan.sides)
         kafka = best.get("kafka")
         for side, must in MUST.items():
             if kafka is None or side not in best:
@@ -328,6 +354,15 @@ def report(plan: Plan) -> bool:
             text += f"   {side} {ratio:.2f}{' (must be ' + str(wanted) + ')' if fails else ''}"
         say(text)
     return held
+
+
+def told(row: str, value: float | None) -> str:
+    """A cell: the number, and for rates MB a second."""
+    if value is None:
+        return f"{'':>16}"
+    if row.startswith(LEAST):
+        return f"{value:>10,.0f} {'ms' if row.startswith('micro') else 'MB':5}"
+    return f"{value:>10,.0f} {value * int(row.split()[1]) / 1e6:>5,.0f}"
 
 
 @contextlib.contextmanager
@@ -403,9 +438,8 @@ def main() -> int:
                 Bench(plan, spark, sides, home).run()
             except (KeyboardInterrupt, SystemExit) as ended:
                 say(f"not finished: {ended!r}")
-            say(f"a Python worker of Spark took {worker_memory():,.0f} MB at most")
         held = report(plan)
-        keep(RESULTS, plan.found, messages=plan.messages, rounds=plan.rounds)
+        keep(plan)
         spark.stop()
     except jars.JavaUnavailable as absent:
         say(str(absent))
@@ -413,6 +447,12 @@ def main() -> int:
     finally:
         shutil.rmtree(home, ignore_errors=True)
     return 0 if held else 1
+
+
+def keep(plan: Plan) -> None:
+    RESULTS.mkdir(parents=True, exist_ok=True)
+    name = time.strftime("%Y%m%d-%H%M%S.json")
+    (RESULTS / name).write_text(json.dumps({"messages": plan.messages, "found": plan.found}))
 
 
 if __name__ == "__main__":
