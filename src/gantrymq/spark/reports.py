@@ -33,6 +33,8 @@ Lines: TypeAlias = Mapping[str, tuple[Sequence[float], Sequence[float]]]
 _SIZE: Final = (8.4, 3.4)
 _POINTS: Final = 90
 """About how many points a line over time has."""
+_AROUND: Final = 30
+"""Seconds to both sides of a single point in time."""
 _FEW: Final = 40
 """Points of a line that are seen one by one."""
 
@@ -154,6 +156,10 @@ def over_clock(axes: Axes, lines: Lines, unit: str) -> None:
         times: Any = [datetime.fromtimestamp(second, UTC) for second in seconds]
         axes.plot(times, values, label=name, marker="." if len(times) < _FEW else None)
     dates: Any = matplotlib.dates  # which has no types
+    if len(moments := {second for seconds, _ in lines.values() for second in seconds}) == 1:
+        at = moments.pop()  # which would else stand in the middle of years
+        ends: Any = [datetime.fromtimestamp(at + by, UTC) for by in (-_AROUND, _AROUND)]
+        axes.set_xlim(*ends)
     locator = dates.AutoDateLocator(tz=UTC)
     axes.xaxis.set_major_locator(locator)
     axes.xaxis.set_major_formatter(dates.ConciseDateFormatter(locator, tz=UTC))

@@ -163,7 +163,11 @@ def _lags(page: Report, tables: Mapping[str, Sequence[Any]]) -> None:
 def _skew(page: Report, tables: Mapping[str, Sequence[Any]]) -> None:
     page.heading("Skew")
     held = _counts(tables["queues"], "topic", "held")
-    waiting = _counts(tables["groups"], "group", "lag")
+    waiting = {
+        f"{group} in {topic}": counts
+        for group, rows in _by(tables["groups"], "group").items()
+        for topic, counts in _counts(rows, "topic", "lag").items()
+    }
     page.table(
         ("what", "queues", "fullest / mean", "deviation / mean", "empty queues", "fullest queue"),
         [
