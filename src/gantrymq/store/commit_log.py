@@ -104,6 +104,14 @@ class CommitLog:
             with suppress(OSError):  # no room: `put` will say so
                 self._file.set_aside(min(self.end + _AHEAD, self.limit) - self._base)
 
+    def make_room(self, ahead: int) -> None:
+        """The same on another thread, for so many bytes: a file system may take its time for it."""
+        files = self.segments.files
+        if files:
+            last = files[-1]
+            with suppress(OSError):
+                last.file.make_room(min(self.end + ahead, last.end) - last.base)
+
     def roll(self) -> None:
         """Go on in a new file, with a blank for what is left of the old one."""
         try:

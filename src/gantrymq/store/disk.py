@@ -76,6 +76,10 @@ class File(Protocol):
         """Have room for all bytes before `end`, so that writing them cannot fail for want of it."""
         ...
 
+    def make_room(self, end: int) -> None:
+        """Set aside room up to there on any thread, so that `write` seldom has to."""
+        ...
+
     def zero_from(self, at: int) -> None:
         """Make everything from byte `at` on zeros; what is zeros already is not written."""
         ...
@@ -210,6 +214,13 @@ class MappedFile:
         """See `File`."""
         if end > self._ready:
             self._get_ready(end)
+
+    def make_room(self, end: int) -> None:
+        """See `File`."""
+        room = min(self.size, -(-end // _ROOM) * _ROOM)
+        if room > self._room:
+            system.reserve(self._descriptor, self._room, room)
+            self._room = room
 
     def zero_from(self, at: int) -> None:
         """See `File`."""

@@ -29,6 +29,9 @@ from typing import Final, NamedTuple, TypeAlias
 from gantrymq.store.commit_log import CommitLog
 
 _JOIN_TIMEOUT: Final = 30.0
+_LEAST_ROOM: Final = 4 * 2**20
+_MOST_ROOM: Final = 64 * 2**20
+"""Room is set aside for twice what came since the last sync, within these bounds."""
 
 
 class Outcome(Enum):
@@ -180,6 +183,7 @@ class Flusher:
         while self._next():
             self._wished = False
             before = self.flushed_to, self.failure
+            self._log.make_room(min(max(_LEAST_ROOM, 2 * self.behind), _MOST_ROOM))
             self.flush()
             if (self.flushed_to, self.failure) != before:
                 self._notify()
