@@ -145,7 +145,7 @@ def test_a_store_of_rocketmqs_at_our_broker_and_back_with_crashes(
     turns: Turns, rng: Random
 ) -> None:
     """Committed offsets are in files of their own, written every few seconds: a crash sets back."""
-    writer = Writer(rng=rng)
+    writer = Writer(rng=rng, crashes=True)
     with turns.apaches(killed=True) as broker:
         writer.begin(broker)
         writer.write(broker, MANY)
