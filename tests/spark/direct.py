@@ -96,11 +96,13 @@ def _told(offsets: Any) -> Any:
     return json.loads(json.dumps(offsets))
 
 
-def write(rows: pa.Table, run: str = "query:0", partition: int = 0, **options: Any) -> Written:
-    """Have one task write the rows; readers can see them when this returns."""
+def write(
+    rows: pa.Table, run: str = "query:0", partition: int = 0, *, seen: bool = True, **options: Any
+) -> Written:
+    """Have one task write the rows; readers can see them when this returns, if that is wanted."""
     parsed = source(options)._parsed
     writer = pickle.loads(pickle.dumps(TaskWriter(parsed, check_sink(parsed))))
-    counts = "topic" in options and not options.get("exactlyOnce")  # those come later, or never
+    counts = seen and "topic" in options and not options.get("exactlyOnce")  # they come later
     before = _end(options) if counts else 0
     written: Written = writer.write(iter(rows.to_batches()), run, partition)
     deadline = time.monotonic() + 60

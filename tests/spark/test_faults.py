@@ -160,7 +160,12 @@ def pair():
 def shared(pair, request):
     """A topic on both brokers; what leads there."""
     topic = f"pair-{abs(hash(request.node.name)) % 10**8}"
+
+    def both_registered():  # not yet, where the name server has just come back
+        return len(admin.list_brokers()) == 2
+
     with gantry.Admin(name_servers=pair.name_server, timeout=20) as admin:
+        until(both_registered)
         admin.create_topic(topic, queues=2)
     return {"nameServer": pair.name_server, "topic": topic}
 
@@ -290,7 +295,7 @@ def test_a_queue_that_goes_while_it_is_written_to_is_left(ours):
                 admin.alter_topic(ours.topic, queues=1)
             yield from rows.slice(20).to_batches()
 
-    written = direct.write(Rows(), **ours.options, batchBytes="1")
+    written = direct.write(Rows(), **ours.options, batchBytes="1", seen=False)
     assert written.rows == 40
     with ours.admin() as admin:
         admin.alter_topic(ours.topic, queues=4)
@@ -308,7 +313,7 @@ def test_a_topic_that_nobody_may_write_to(ours):
 def test_very_many_queues(ours):
     ours.make(queues=20_000)
     rows = pa.table({"body": numbers(0, 3_000)})
-    direct.write(rows, **ours.options, batchBytes="1k")
+    direct.write(rows, **ours.options, batchBytes="1k", seen=False)
     how = ours.options | {"columns": "body", "startingOffsets": "earliest"}
     made = direct.source(how)
     reader = made.reader(direct.schema_in(made, None))
@@ -317,7 +322,7 @@ def test_very_many_queues(ours):
     assert direct.bodies(direct.table(reader, partitions)) == numbers(0, 3_000)
     with direct.Stream(**how, idleWait=0) as stream:
         assert stream.step().num_rows == 3_000
-        direct.write(rows, "again:0", **ours.options, batchBytes="1k")
+        direct.write(rows, "again:0", **ours.options, batchBytes="1k", seen=False)
         assert stream.step().num_rows == 3_000
 
 
