@@ -246,9 +246,10 @@ class Cluster:
         return True
 
     def _counts(self) -> bool:
-        """Whether it knows its own numbers; in its first second it fails to say them."""
+        """Whether it knows its own numbers: in its first second it stumbles when it is asked."""
         with plain.Caller(self.broker) as caller:
-            return caller.call(Command(RequestCode.GET_BROKER_RUNTIME_INFO)).code == 0
+            answer = caller.call(Command(RequestCode.GET_BROKER_RUNTIME_INFO))
+        return "NoSuchElement" not in (answer.remark or "")
 
     def _wait_for(self, condition: Callable[[], bool], what: str) -> None:
         deadline = time.monotonic() + READY_SECONDS
