@@ -95,6 +95,7 @@ def test_open_transactions_are_listed_by_age(tmp_path: Path) -> None:
         halves = [producer.transaction("orders", b"%d" % n) for n in range(4)]
         for half in halves:
             half.__enter__()
+        time.sleep(0.005)  # ages are told in milliseconds
         late = other.transaction("orders", b"late")
         late.__enter__()
         halves[1].commit()

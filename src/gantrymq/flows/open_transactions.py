@@ -63,8 +63,10 @@ async def open_transactions(
     """
     at = await clusters.masters(reach, cluster=cluster, brokers=brokers)
 
+    now_ms = reach.now_ms()  # one moment for all: whose turn is later is not older
+
     async def one(name: str) -> list[OpenTransaction]:
-        return [found async for found in _of_broker(reach, name, at[name])]
+        return [found async for found in _of_broker(reach, name, at[name], now_ms)]
 
     answers = (await gather(at, one)).whole("look for open transactions")
     found = [each for answer in answers.values() for each in answer]
@@ -73,7 +75,9 @@ async def open_transactions(
     return sorted(wanted, key=lambda each: -each.age)[:most]
 
 
-async def _of_broker(reach: Reach, name: str, address: str) -> AsyncIterator[OpenTransaction]:
+async def _of_broker(
+    reach: Reach, name: str, address: str, now_ms: int
+) -> AsyncIterator[OpenTransaction]:
     # first the half messages: whose note comes meanwhile is then known to have ended
     halves = [half async for half in _messages(reach, address, HALF_TOPIC)]
     ended = {
@@ -86,10 +90,10 @@ async def _of_broker(reach: Reach, name: str, address: str) -> AsyncIterator[Ope
     for half in newest.values():
         space = names.namespace_of(half.find(properties.REAL_TOPIC) or "")
         if not reach.namespace or space == reach.namespace:
-            yield _described(reach, name, half)
+            yield _described(reach, name, half, now_ms)
 
 
-def _described(reach: Reach, broker: str, half: StoredMessage) -> OpenTransaction:
+def _described(reach: Reach, broker: str, half: StoredMessage, now_ms: int) -> OpenTransaction:
     checks = half.find(properties.TRANSACTION_CHECK_TIMES) or ""
     return OpenTransaction(
         topic=names.unwrap(reach.namespace, half.find(properties.REAL_TOPIC) or ""),
@@ -98,7 +102,7 @@ def _described(reach: Reach, broker: str, half: StoredMessage) -> OpenTransactio
         broker=broker,
         half_offset=half.queue_offset,
         log_offset=half.log_offset,
-        age=max(0.0, (reach.now_ms() - half.born_ms) / 1000),
+        age=max(0.0, (now_ms - half.born_ms) / 1000),
         checks=int(checks) if checks.isdecimal() else None,
     )
 
