@@ -249,7 +249,7 @@ def test_ctrl_c_ends_it_cleanly(here: Platform, topic: str, what: str, tmp_path:
     program = f"""
 import gantrymq
 def handle(message):
-    print(message.body.decode(), flush=True)
+    print(message.body.decode() + "\\n", end="", flush=True)  # in one piece: threads print
 mine = gantrymq.Consumer({here.url!r}, group={topic!r}, start="earliest")
 try:
     with mine:
